@@ -1,0 +1,1 @@
+"""Open-set semi-supervised learning on pictures."""
