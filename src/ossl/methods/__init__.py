@@ -1,0 +1,43 @@
+"""The methods by name, and how one is built from a run's configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ossl.config import RunConfig
+from ossl.errors import InputError, unknown_name
+from ossl.methods.base import Method
+from ossl.methods.openprompt import OpenPrompt
+from ossl.models.backbone import Backbone, create_backbone
+
+METHODS: dict[str, type[OpenPrompt]] = {OpenPrompt.info.name: OpenPrompt}
+
+
+def create_encoder(config: RunConfig, *, for_training: bool = True) -> Backbone:
+    """The run's encoder; not for training, its weights are left to be loaded from the run."""
+    backbone = config.backbone
+    encoder = create_backbone(
+        backbone.name,
+        image_size=backbone.image_size,
+        weights=Path(backbone.weights) if backbone.weights and for_training else None,
+        seed=config.seed,
+        pretrained=for_training,
+    )
+    if for_training and config.recipe.train_encoder == "never" and not encoder.pretrained:
+        raise InputError(
+            f"--backbone {backbone.name} has no pretrained weights and the recipe never trains it: "
+            "pass --weights, take --backbone lite0, or --set recipe.train_encoder=auto."
+        )
+    return encoder
+
+
+def create_method(
+    config: RunConfig, encoder: Backbone, classes: int, dtype: torch.dtype
+) -> Method:
+    """The method of a run on its encoder."""
+    if config.method not in METHODS:
+        raise unknown_name("method", config.method, METHODS)
+    build = METHODS[config.method]
+    return build(encoder, classes, config.recipe, config.schedule, config.seed, dtype)

@@ -1,0 +1,1 @@
+"""Networks: encoders (frozen or trained), visual prompts, linear heads and their EMA teacher."""

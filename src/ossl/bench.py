@@ -1,0 +1,149 @@
+"""Speed as ratios within one run: what a command does against what the network alone must do."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from ossl.compute import compute_dtype, create_accelerator
+from ossl.config import (
+    BackboneConfig,
+    Device,
+    DigitsData,
+    Precision,
+    RecipeConfig,
+    RunConfig,
+    ScheduleConfig,
+)
+from ossl.data.arrays import ArrayPictures
+from ossl.data.batches import Batches
+from ossl.data.store import load
+from ossl.errors import InputError
+from ossl.methods import create_encoder, create_method
+from ossl.methods.openprompt import OpenPrompt
+from ossl.train.distributed import make_scan
+from ossl.train.journal import Journal
+from ossl.train.loop import log_step, train_step
+
+CLASSES = 6
+WARM_UP = 3  # steps
+
+
+def bench_step(
+    backbone: str,
+    image_size: int,
+    labelled_batch: int,
+    pool_batch: int,
+    steps: int,
+    precision: Precision,
+    device: Device,
+) -> dict[str, Any]:
+    """The time of a stage-2 step over that of its network alone, step by step in turn.
+
+    The step is the training loop's own: batches, augmentation, losses, optimiser, teacher, journal.
+    The floor is student forward, backward to the prompted pictures, and teacher forward, by the
+    same frozen folded network on random tensors of the same shapes and precision.
+    """
+    if steps < 1:
+        raise InputError(f"--steps {steps}: at least one step is needed to time one.")
+    accelerator = create_accelerator(device)
+    dtype = compute_dtype(precision, accelerator.device)
+    schedule = ScheduleConfig(labelled_batch=labelled_batch, pool_batch=pool_batch)
+    config = RunConfig(
+        data=DigitsData(),
+        recipe=RecipeConfig(),
+        schedule=schedule,
+        backbone=BackboneConfig(name=backbone, image_size=image_size),
+    )
+    encoder = create_encoder(config, for_training=False)
+    method = create_method(config, encoder, CLASSES, dtype)
+    assert isinstance(method, OpenPrompt)
+    method.to(accelerator.device)
+    labelled, pool = _noise(labelled_batch * 2, image_size, 0), _noise(pool_batch * 4, image_size, 1)
+    stage = method.stages[1]
+    phase = stage.phases[0]
+    method.enter(stage)
+    method.begin(stage, make_scan(labelled, pool, accelerator, pool_batch))
+    method.train()
+    parameters = method.trained(phase)
+    optimiser = torch.optim.SGD(parameters.values(), lr=phase.learning_rate, momentum=0.9)
+    batches = Batches(labelled, pool, phase.plan, [0], device=accelerator.device)
+
+    net = method.frozen_encoder
+    shape = (3, image_size, image_size)
+    student = torch.randn(labelled_batch + pool_batch, *shape, device=accelerator.device)
+    teacher = torch.randn(pool_batch, *shape, device=accelerator.device)
+    student = student.to(dtype, memory_format=torch.channels_last)
+    teacher = teacher.to(dtype, memory_format=torch.channels_last)
+
+    def floor() -> None:
+        with torch.no_grad():
+            net(teacher)
+        pictures = student.detach().requires_grad_()
+        torch.autograd.grad(net(pictures).sum(), pictures)
+
+    with TemporaryDirectory() as folder:
+        journal = Journal(Path(folder), tensorboard=False)
+
+        def step() -> None:
+            losses, _ = train_step(method, next(batches), phase, optimiser, accelerator, stage)
+            log_step(journal, stage, phase, 0, 1, 0.3, [losses], 1.0)
+
+        spent = _in_turn({"step": step, "floor": floor}, steps, accelerator.device)
+        journal.close()
+    middle = {name: statistics.median(times) for name, times in spent.items()}
+    ratios = [a / b for a, b in zip(spent["step"], spent["floor"], strict=True)]
+    return {
+        "bench": "step",
+        "ratio": round(statistics.median(ratios), 4),
+        "step_seconds": round(middle["step"], 5),
+        "floor_seconds": round(middle["floor"], 5),
+        "pool_pictures_per_second": round(pool_batch / middle["step"], 1),
+        "steps": steps,
+        "backbone": backbone,
+        "image_size": image_size,
+        "labelled_batch": labelled_batch,
+        "pool_batch": pool_batch,
+        "precision": str(dtype).removeprefix("torch."),
+        "device": str(accelerator.device),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def bench_summary(result: dict[str, Any]) -> str:
+    """What `bench_step` measured, in one line."""
+    return (
+        f"a step takes {result['ratio']:.3f} times its network alone: "
+        f"{1000 * result['step_seconds']:.1f} ms against {1000 * result['floor_seconds']:.1f} ms "
+        f"({result['backbone']}, {result['labelled_batch']} + {result['pool_batch']} pictures of "
+        f"{result['image_size']} pixels, {result['precision']}, {result['device']})"
+    )
+
+
+def _in_turn(
+    work: dict[str, Callable[[], None]], rounds: int, device: torch.device
+) -> dict[str, list[float]]:
+    """Seconds per round of each piece of work; in turn, so that a noisy machine slows them alike."""
+    spent: dict[str, list[float]] = {name: [] for name in work}
+    for number in range(WARM_UP + rounds):
+        for name, run in work.items():
+            started = time.perf_counter()
+            run()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            if number >= WARM_UP:
+                spent[name].append(time.perf_counter() - started)
+    return spent
+
+
+def _noise(count: int, size: int, seed: int) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    pictures = torch.randint(0, 256, (count, size, size, 3), generator=generator, dtype=torch.uint8)
+    labels = [index % CLASSES for index in range(count)]
+    return load(ArrayPictures(pictures, labels, tuple("abcdef")), size)

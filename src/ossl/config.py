@@ -1,0 +1,228 @@
+"""Every setting of a run: frozen, strict, one default per field, units in comments.
+
+`RUN/config.json` is exactly a `RunConfig`; an unknown key is refused with the nearest right one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
+from typing import Annotated, Any, Literal
+
+from annotated_types import Gt
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from ossl.errors import InputError, nearest
+
+STRICT = ConfigDict(extra="forbid")
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Gt(0)]
+
+Template = Literal["padding", "fixed_patch", "random_patch"]
+Placement = Literal["overlay", "surround"]
+PromptStart = Literal["normal", "zero"]
+SpaceKind = Literal["raw", "unit", "scaled", "whitened", "whitened_unit"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Precision = Literal["auto", "fp32", "bf16"]
+Profile = Literal["desk", "full"]
+RecipeName = Literal["default", "paper"]
+
+
+@dataclass(frozen=True, config=STRICT)
+class PromptConfig:
+    """The border of learnable pixels (DESIGN rows 1 and 2)."""
+
+    size_at_224: Count = 40  # pixels of border on a 224-pixel picture; scaled to other sizes
+    size: Count | None = None  # pixels of border at the run's own size; overrides size_at_224
+    template: Template = "padding"
+    placement: Placement = "overlay"
+    start: PromptStart = "normal"
+
+
+@dataclass(frozen=True, config=STRICT)
+class RecipeConfig:
+    """OpenPrompt's settings, one per row of DESIGN section 2; the defaults are the paper's."""
+
+    prompt: PromptConfig = PromptConfig()  # rows 1, 2
+    # row 4: "auto" trains the encoder in stage 1 only when it has no pretrained weights
+    train_encoder: Literal["always", "auto", "never"] = "always"
+    candidates: Annotated[int, Field(ge=1)] = 5  # rows 6, 8: N tangents
+    space: SpaceKind = "unit"  # row 7: S
+    ridge: Fraction = 0.2  # shrinkage of the covariance, whitened spaces only
+    tangent_tolerance: Positive = 0.1  # row 7: in units of S
+    circle_limit: Positive = 0.5  # row 9: λ
+    threshold: Literal["circle", "mixture"] = "circle"  # where λ comes from: given, or the pool
+    centre_rounds: Annotated[int, Field(ge=1)] = 1  # row 10: detections per pass over the pool
+    detector: Literal["joint_space", "discriminator"] = "joint_space"  # row 17
+    pseudo_threshold: Fraction = 0.7  # row 11: η, smallest confidence of a pseudo-label
+    pseudo_labels: Literal["teacher", "student"] = "teacher"  # row 11
+    consistency: Literal["signed", "absolute"] = "signed"  # row 12
+    contrast: bool = True  # row 13: without it there is no outlier prompt either
+    # row 13: hinge on the cosine; -1 leaves it unhinged
+    contrast_margin: Annotated[float, Field(ge=-1, lt=1)] = 0.0
+    ema_decay: Fraction = 0.999  # row 15
+    predict_with: Literal["teacher", "student"] = "teacher"
+
+
+@dataclass(frozen=True, config=STRICT)
+class ScheduleConfig:
+    """How long and how fast the two stages learn (row 15)."""
+
+    labelled_epochs: Count = 100  # stage 1
+    labelled_steps: Count = 100  # steps an epoch
+    pool_epochs: Count = 500  # stage 2
+    pool_steps: Count = 100  # steps an epoch
+    outlier_steps: Count = 20  # steps of the outlier prompt at each epoch's end
+    labelled_batch: Annotated[int, Field(ge=1)] = 64  # pictures
+    pool_batch: Annotated[int, Field(ge=1)] = 128  # pictures
+    learning_rate: Positive = 0.3
+    momentum: Fraction = 0.9
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    decay_at: Fraction = 0.8  # part of a stage's epochs after which the rate is cut to a tenth
+    flip: bool = True  # whether a mirrored picture is still of its class
+
+
+@dataclass(frozen=True, config=STRICT)
+class BackboneConfig:
+    """The encoder E."""
+
+    name: str = "lite0"
+    weights: str | None = None  # a safetensors file
+    image_size: Annotated[int, Field(ge=8)] | None = None  # pixels; None: the backbone's own
+
+
+@dataclass(frozen=True, config=STRICT)
+class FolderData:
+    """A folder of class folders, and a folder of unlabelled pictures."""
+
+    kind: Literal["folders"] = "folders"
+    labelled: str = ""
+    unlabelled: str = ""
+
+
+@dataclass(frozen=True, config=STRICT)
+class ProtocolData:
+    """A benchmark's data set under one of the published splits."""
+
+    kind: Literal["protocol"] = "protocol"
+    split: str = "cifar10-100"
+    data_root: str | None = None  # None: ./data, downloaded where the set allows it
+
+
+@dataclass(frozen=True, config=STRICT)
+class DigitsData:
+    """scikit-learn's digits: 0–5 known by five labels each, 6–9 outliers, the pool itself is judged."""
+
+    kind: Literal["digits"] = "digits"
+
+
+DataConfig = Annotated[FolderData | ProtocolData | DigitsData, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True, config=STRICT)
+class RunConfig:
+    """All of a run; what `RUN/config.json` holds."""
+
+    data: DataConfig
+    method: str = "openprompt"
+    recipe_name: RecipeName = "default"
+    recipe: RecipeConfig = RecipeConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    backbone: BackboneConfig = BackboneConfig()
+    preset: str | None = None
+    profile: Profile | None = None
+    seed: Count = 0
+    device: Device = "auto"
+    precision: Precision = "auto"
+
+
+_ADAPTER: TypeAdapter[RunConfig] = TypeAdapter(RunConfig)
+
+
+def to_json(config: RunConfig) -> str:
+    """The text of `config.json`."""
+    return json.dumps(asdict(config), indent=2, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str, where: str) -> RunConfig:
+    """The configuration in `text`; `where` names the file in errors."""
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where} is not JSON: {error}; mend it or fit the run again.") from error
+    return from_dict(values, where)
+
+
+def from_dict(values: Mapping[str, Any], where: str) -> RunConfig:
+    """The configuration with these values; an unknown key names the nearest right one."""
+    try:
+        return _ADAPTER.validate_python(dict(values))
+    except ValidationError as error:
+        raise InputError(f"{where}: {_first_problem(error, values)}") from error
+
+
+def with_settings(config: RunConfig, settings: Mapping[str, str]) -> RunConfig:
+    """`config` with dotted settings replaced, such as `recipe.circle_limit` = `0.3`."""
+    values = asdict(config)
+    names = _dotted_names(config)
+    for dotted, text in settings.items():
+        if dotted not in names:
+            guess = nearest(dotted, names)
+            hint = f"did you mean {guess!r}?" if guess else "see the config.json of any run."
+            raise InputError(f"--set {dotted}: there is no such setting; {hint}")
+        *parents, last = dotted.split(".")
+        place = values
+        for name in parents:
+            place = place[name]
+        try:
+            place[last] = json.loads(text)
+        except json.JSONDecodeError:
+            place[last] = text
+    return from_dict(values, "--set")
+
+
+def with_data_root(config: RunConfig, data_root: str) -> RunConfig:
+    """`config` with its benchmark's data looked for elsewhere; other data stay where they are."""
+    if isinstance(config.data, ProtocolData):
+        return replace(config, data=replace(config.data, data_root=data_root))
+    return config
+
+
+def _dotted_names(config: Any, prefix: str = "") -> list[str]:
+    names = []
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if is_dataclass(value):
+            names += _dotted_names(value, f"{prefix}{field.name}.")
+        else:
+            names.append(prefix + field.name)
+    return names
+
+
+def _first_problem(error: ValidationError, values: Mapping[str, Any]) -> str:
+    problem = error.errors()[0]
+    path = [str(part) for part in problem["loc"]]
+    dotted = ".".join(path)
+    if problem["type"] == "unexpected_keyword_argument":
+        siblings = _siblings(path[:-1])
+        guess = nearest(path[-1], siblings)
+        hint = f"did you mean {guess!r}?" if guess else f"known keys: {', '.join(sorted(siblings))}."
+        return f"unknown key {dotted!r}; {hint}"
+    return f"{dotted} = {problem.get('input')!r}: {problem['msg'].lower()}."
+
+
+def _siblings(path: list[str]) -> list[str]:
+    kinds = {"folders": FolderData, "protocol": ProtocolData, "digits": DigitsData}
+    parts: dict[str, type] = {
+        "recipe": RecipeConfig,
+        "prompt": PromptConfig,
+        "schedule": ScheduleConfig,
+        "backbone": BackboneConfig,
+        **kinds,
+    }
+    owner = next((parts[name] for name in reversed(path) if name in parts), RunConfig)
+    return [field.name for field in fields(owner)]

@@ -1,0 +1,145 @@
+"""What a method is to the loop: stages of phases, named losses, and a pass over the data.
+
+A method never touches an optimiser, a device or a file; the loop never knows a method's name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ossl.data.batches import Batch, Plan
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """Where a method comes from and what it trains; feeds `ossl list methods` and the docs."""
+
+    name: str
+    title: str
+    paper: str
+    year: int
+    trains: str
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Steps of one kind within an epoch, with an optimiser of their own."""
+
+    name: str
+    steps: int
+    plan: Plan  # what a batch holds
+    learning_rate: float
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Epochs of the same phases; the learning rate falls to a tenth after `decay_at` of them."""
+
+    name: str
+    title: str  # for people, beside the progress bar
+    epochs: int
+    phases: tuple[Phase, ...]
+    decay_at: float = 1.0
+    mixed_precision: bool = False  # whether a trained network runs under autocast
+
+    def rate_factor(self, epoch: int) -> float:
+        """The factor on every learning rate in an epoch, counted from zero."""
+        return 0.1 if epoch >= self.decay_at * self.epochs else 1.0
+
+
+class Scan(Protocol):
+    """One pass over all labelled or all pool pictures, unaugmented and in order."""
+
+    def __call__(
+        self, which: Literal["labelled", "pool"], encode: Callable[[Tensor], Tensor]
+    ) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a method says of pictures; a higher outlier score is more outlying."""
+
+    logits: Tensor  # [n, K] over the known classes
+    outlier_score: Tensor  # [n]
+
+    @staticmethod
+    def joined(parts: list[Predictions]) -> Predictions:
+        """The predictions of consecutive batches as one."""
+        return Predictions(
+            torch.cat([part.logits for part in parts]),
+            torch.cat([part.outlier_score for part in parts]),
+        )
+
+
+class Method(nn.Module, ABC):
+    """A way of learning from labelled pictures and a pool with outliers in it."""
+
+    info: ClassVar[MethodInfo]
+    stages: tuple[Stage, ...]
+
+    @abstractmethod
+    def enter(self, stage: Stage) -> None:
+        """Decide what is frozen and what learns in a stage; called again when a run resumes."""
+
+    def begin(self, stage: Stage, scan: Scan) -> dict[str, float]:
+        """The values to log after measuring what a stage starts from; not called on resuming."""
+        del stage, scan
+        return {}
+
+    @abstractmethod
+    def trained(self, phase: Phase) -> dict[str, nn.Parameter]:
+        """The parameters that a phase learns, by name."""
+
+    def pool_choice(self, phase: Phase) -> Tensor | None:
+        """The pool pictures a phase draws from, by index; None is the whole pool."""
+        del phase
+        return None
+
+    @abstractmethod
+    def forward(self, batch: Batch, phase: Phase) -> dict[str, Tensor]:
+        """Named parts; the loop sums those whose name ends in `_loss` and logs them all."""
+
+    def after_step(self, phase: Phase) -> None:
+        """Follow an optimiser's step, as a moving average does."""
+        del phase
+
+    def end_phase(self, phase: Phase, scan: Scan) -> dict[str, float]:
+        """The values to log after what a phase does once at the end of each epoch."""
+        del phase, scan
+        return {}
+
+    @abstractmethod
+    def predict(self, pictures: Tensor) -> Predictions:
+        """The predictions for uint8 pictures, no gradient."""
+
+    @property
+    @abstractmethod
+    def image_size(self) -> int:
+        """The side in pixels of the pictures it takes."""
+
+    @property
+    @abstractmethod
+    def threshold(self) -> float:
+        """The outlier score above which a picture is put aside."""
+
+    @property
+    @abstractmethod
+    def outlier_share(self) -> float | None:
+        """The estimated share of outliers in the pool; None before there is one."""
+
+    @abstractmethod
+    def joint_space(self) -> dict[str, Tensor]:
+        """Everything that `jointspace.safetensors` holds."""
+
+    @abstractmethod
+    def load_joint_space(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `joint_space` gave."""

@@ -1,0 +1,297 @@
+"""OpenPrompt (Li, Feng, Zhou, Xu and Chang): the paper's method, stage by stage.
+
+Stage 1 learns the encoder E, the classifier C and the prompt v from labelled pictures. Stage 2
+freezes E and C; a student's prompt learns from the pool under a moving-average teacher, a joint
+space tells known from outlying, and a second prompt learns from the outliers to push v away.
+Every reading of the paper is a setting of `RecipeConfig`, numbered as in DESIGN section 2.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ossl.config import RecipeConfig, ScheduleConfig
+from ossl.data.batches import Batch, Plan
+from ossl.errors import InputError
+from ossl.jointspace.losses import prompt_contrast
+from ossl.methods.base import Method, MethodInfo, Phase, Predictions, Scan, Stage
+from ossl.methods.detectors import create_detector
+from ossl.models.backbone import Backbone
+from ossl.models.frozen import freeze
+from ossl.models.head import Head
+from ossl.models.prompt import VisualPrompt, prompt_size_for
+from ossl.models.teacher import Ema
+
+LABELLED, STUDENT, OUTLIERS = "labelled", "student", "outlier_prompt"
+
+
+class OpenPrompt(Method):
+    """The paper's method; see the module's docstring for its two stages."""
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        name="openprompt",
+        title="OpenPrompt",
+        paper="Prompt-driven efficient open-set semi-supervised learning",
+        year=2022,
+        trains="two prompts (stage 1: also the encoder and the classifier, unless frozen)",
+    )
+
+    def __init__(
+        self,
+        encoder: Backbone,
+        classes: int,
+        recipe: RecipeConfig,
+        schedule: ScheduleConfig,
+        seed: int,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        if recipe.train_encoder == "never" and not encoder.pretrained:
+            raise InputError(
+                f"--backbone {encoder.name} has no pretrained weights and the recipe never trains "
+                "it: pass --weights, take --backbone lite0, or --set recipe.train_encoder=always."
+            )
+        self.recipe = recipe
+        self.dtype = dtype
+        self.encoder = encoder
+        self.trains_encoder = recipe.train_encoder == "always" or (
+            recipe.train_encoder == "auto" and not encoder.pretrained
+        )
+        self.head = Head(encoder.width, classes, seed=seed)
+        self.prompt = self._new_prompt(seed + 1)
+        self.outlier_prompt = self._new_prompt(seed + 2) if recipe.contrast else None
+        self.detector = create_detector(recipe.detector, recipe, encoder.width, seed + 3)
+        self.teacher = Ema(self._prompts(), decay=recipe.ema_decay)
+        self.outliers = torch.empty(0, dtype=torch.int64)
+        self.stages = self._plan(schedule)
+        # The frozen encoder is worked out from `encoder`, so it is kept out of the state dict.
+        self._frozen: tuple[nn.Module, ...] = ()
+
+    # --- the plan -----------------------------------------------------------------------------
+
+    def _plan(self, schedule: ScheduleConfig) -> tuple[Stage, ...]:
+        def phase(name: str, steps: int, labelled: int, pool: int) -> Phase:
+            return Phase(
+                name,
+                steps,
+                Plan(labelled=labelled, pool=pool, flip=schedule.flip),
+                schedule.learning_rate,
+                schedule.momentum,
+                schedule.weight_decay if name == LABELLED else 0.0,
+            )
+
+        labelled, pool = schedule.labelled_batch, schedule.pool_batch
+        first = phase(LABELLED, schedule.labelled_steps, labelled, 0)
+        second = [phase(STUDENT, schedule.pool_steps, labelled, pool)]
+        if self.recipe.contrast:
+            second.append(phase(OUTLIERS, schedule.outlier_steps, 0, pool))
+        return (
+            Stage(
+                "labelled",
+                "learning from the labelled pictures",
+                schedule.labelled_epochs,
+                (first,),
+                schedule.decay_at,
+                mixed_precision=self.trains_encoder and self.dtype != torch.float32,
+            ),
+            Stage(
+                "pool",
+                "learning from the pool",
+                schedule.pool_epochs,
+                tuple(second),
+                schedule.decay_at,
+            ),
+        )
+
+    def enter(self, stage: Stage) -> None:
+        """Freeze the encoder in stage 2, and in stage 1 too unless it is to be trained."""
+        learns = stage.name == "labelled" and self.trains_encoder
+        self.encoder.requires_grad_(learns)
+        self.head.requires_grad_(stage.name == "labelled")
+        self._frozen = () if learns else (freeze(self.encoder, dtype=self.dtype),)
+
+    def begin(self, stage: Stage, scan: Scan) -> dict[str, float]:
+        """The values to log after stage 2's start: teacher from student, first boundary."""
+        if stage.name != "pool":
+            return {}
+        self.teacher.restart()
+        labelled, pool = self._scan_features(scan)
+        values = self.detector.initialise(labelled, pool)
+        self._collect_outliers(pool)
+        return values
+
+    def trained(self, phase: Phase) -> dict[str, nn.Parameter]:
+        """The parameters that a phase learns, by name."""
+        learning: dict[str, nn.Module] = {"prompt": self.prompt}
+        if phase.name == LABELLED:
+            learning["head"] = self.head
+            if self.trains_encoder:
+                learning["encoder"] = self.encoder
+        elif phase.name == STUDENT:
+            learning["detector"] = self.detector
+        elif self.outlier_prompt is not None:
+            learning = {"outlier_prompt": self.outlier_prompt}
+        return {
+            f"{part}.{name}": parameter
+            for part, module in learning.items()
+            for name, parameter in module.named_parameters()
+        }
+
+    def pool_choice(self, phase: Phase) -> Tensor | None:
+        """The detected outliers for the outlier prompt, the whole pool otherwise."""
+        return self.outliers if phase.name == OUTLIERS else None
+
+    # --- the losses ---------------------------------------------------------------------------
+
+    def forward(self, batch: Batch, phase: Phase) -> dict[str, Tensor]:
+        """The named losses of one batch."""
+        if phase.name == LABELLED:
+            return self._labelled_losses(batch)
+        if phase.name == STUDENT:
+            return self._student_losses(batch)
+        return self._outlier_prompt_losses(batch)
+
+    def _labelled_losses(self, batch: Batch) -> dict[str, Tensor]:
+        """L_l: cross-entropy on the labelled pictures (row 4)."""
+        logits = self.head(self.features(batch.labelled["weak"], self.prompt))
+        hits = (logits.argmax(dim=1) == batch.labels).float().mean()
+        return {"labelled_loss": F.cross_entropy(logits, batch.labels), "labelled_accuracy": hits}
+
+    def _student_losses(self, batch: Batch) -> dict[str, Tensor]:
+        """L_l + L_S + L_C + L_CL (rows 11–13)."""
+        weak, strong = batch.pool["weak"], batch.pool["strong"]
+        with torch.no_grad():
+            teacher_features = self.features(weak, self.teacher["prompt"])
+            known = ~self.detector.detect(teacher_features)
+            judge = teacher_features
+            if self.recipe.pseudo_labels == "student":
+                judge = self.features(weak, self.prompt)
+            confidence, pseudo = self.head(judge).softmax(dim=1).max(dim=1)
+            used = (known & (confidence >= self.recipe.pseudo_threshold)).float()
+
+        features = self.features(torch.cat([batch.labelled["weak"], strong]), self.prompt)
+        labelled_features, pool_features = features.tensor_split([len(batch.labels)])
+        logits = self.head(features)
+        labelled_logits, pool_logits = logits.tensor_split([len(batch.labels)])
+        pseudo_loss = F.cross_entropy(pool_logits, pseudo, reduction="none")
+        losses = {
+            "labelled_loss": F.cross_entropy(labelled_logits, batch.labels),
+            "supervised_loss": (pseudo_loss * used).mean(),
+            "consistency_loss": self.detector.consistency(pool_features, teacher_features),
+            "known_share": known.float().mean(),
+            "pseudo_labelled_share": used.mean(),
+        }
+        if self.outlier_prompt is not None:
+            losses["contrast_loss"] = prompt_contrast(
+                self.prompt.values, self.outlier_prompt.values, self.recipe.contrast_margin
+            )
+        detector_loss = self.detector.detector_loss(labelled_features, teacher_features)
+        if detector_loss is not None:
+            losses["detector_loss"] = detector_loss
+        return losses
+
+    def _outlier_prompt_losses(self, batch: Batch) -> dict[str, Tensor]:
+        """L_C alone, through the outlier prompt, on detected outliers (row 14)."""
+        assert self.outlier_prompt is not None
+        with torch.no_grad():
+            teacher = self.features(batch.pool["weak"], self.teacher["outlier_prompt"])
+        student = self.features(batch.pool["strong"], self.outlier_prompt)
+        return {"consistency_loss": self.detector.consistency(student, teacher)}
+
+    def after_step(self, phase: Phase) -> None:
+        """Move the teacher towards the student (row 15); stage 1 has no teacher yet."""
+        if phase.name != LABELLED:
+            self.teacher.update()
+
+    def end_phase(self, phase: Phase, scan: Scan) -> dict[str, float]:
+        """The values to log after the pass that ends an epoch of the student (row 10)."""
+        if phase.name != STUDENT:
+            return {}
+        labelled, pool = self._scan_features(scan)
+        values = self.detector.update(labelled, pool)
+        self._collect_outliers(pool)
+        return values
+
+    # --- features and predictions -------------------------------------------------------------
+
+    def features(self, pictures: Tensor, prompt: nn.Module) -> Tensor:
+        """f = E(x + v), float32, for uint8 pictures."""
+        net = self.frozen_encoder if self._frozen else self.encoder
+        features: Tensor = net(prompt(self.encoder.normalise(pictures)))
+        return features
+
+    @property
+    def frozen_encoder(self) -> nn.Module:
+        """The folded encoder that stage 2 computes with."""
+        return self._frozen[0]
+
+    @torch.inference_mode()
+    def predict(self, pictures: Tensor) -> Predictions:
+        """The predictions for uint8 pictures by the recipe's choice of student or teacher."""
+        features = self.features(pictures, self._predicting_prompt())
+        return Predictions(self.head(features), self.detector.score(features))
+
+    @property
+    def image_size(self) -> int:
+        """The side in pixels of the pictures it takes."""
+        return self.encoder.image_size
+
+    @property
+    def threshold(self) -> float:
+        """The ratio λ (or probability) above which a picture is put aside."""
+        return self.detector.limit
+
+    @property
+    def outlier_share(self) -> float | None:
+        """The estimated share of outliers in the pool."""
+        return self.detector.share
+
+    def joint_space(self) -> dict[str, Tensor]:
+        """The detector's space, centres and λ, and which pool pictures it put aside."""
+        return {**self.detector.tensors(), "pool_outliers": self.outliers}
+
+    def load_joint_space(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `joint_space` gave."""
+        kept = dict(tensors)
+        self.outliers = kept.pop("pool_outliers").cpu()
+        self.detector.load_tensors(kept)
+
+    def _predicting_prompt(self) -> nn.Module:
+        teacher = self.recipe.predict_with == "teacher"
+        return self.teacher["prompt"] if teacher else self.prompt
+
+    @torch.no_grad()
+    def _scan_features(self, scan: Scan) -> tuple[Tensor, Tensor]:
+        prompt = self._predicting_prompt()
+
+        def encode(pictures: Tensor) -> Tensor:
+            return self.features(pictures, prompt)
+
+        return scan("labelled", encode), scan("pool", encode)
+
+    def _collect_outliers(self, pool_features: Tensor) -> None:
+        self.outliers = self.detector.detect(pool_features).nonzero().squeeze(1).cpu()
+
+    def _prompts(self) -> dict[str, nn.Module]:
+        prompts: dict[str, nn.Module] = {"prompt": self.prompt}
+        if self.outlier_prompt is not None:
+            prompts["outlier_prompt"] = self.outlier_prompt
+        return prompts
+
+    def _new_prompt(self, seed: int) -> VisualPrompt:
+        settings, image_size = self.recipe.prompt, self.encoder.image_size
+        size = settings.size
+        if size is None:
+            size = prompt_size_for(image_size, settings.size_at_224)
+        return VisualPrompt(
+            image_size,
+            size,
+            template=settings.template,
+            placement=settings.placement,
+            start=settings.start,
+            seed=seed,
+        )

@@ -1,0 +1,146 @@
+"""The folder of a run: what lies in it, and who may write there.
+
+    config.json              the whole RunConfig
+    split.json               which pictures were labelled, pool and test (benchmarks)
+    model.safetensors        encoder, classifier, prompts and teacher; class names in its header
+    jointspace.safetensors   the space, the centres and λ
+    metrics.json             what `ossl evaluate RUN --json` prints
+    journal.jsonl, tensorboard/, checkpoints/   written by the training loop
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from ossl.config import RunConfig, from_json, to_json
+from ossl.errors import InputError
+from ossl.files import read_tensors, write_tensors, write_text
+
+_OWN = (
+    "config.json",
+    "split.json",
+    "model.safetensors",
+    "jointspace.safetensors",
+    "metrics.json",
+    "journal.jsonl",
+    "predictions.csv",
+    "predictions.parquet",
+    "rejected_files.csv",
+    "tensorboard",
+    "checkpoints",
+)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of a run, and reading and writing what they hold."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def claim(self, *, resume: bool = False, overwrite: bool = False) -> None:
+        """Make the folder ready for a run, or refuse in one line."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"--out {self.path} is a file; name a folder.")
+        if resume:
+            if not self.config_file.exists():
+                raise InputError(
+                    f"--resume: {self.path} holds no run; leave --resume away to start one."
+                )
+            return
+        held = sorted(p.name for p in self.path.iterdir()) if self.path.exists() else []
+        own = [name for name in held if name in _OWN]
+        if own and not overwrite:
+            raise InputError(
+                f"--out {self.path} already holds a run; go on with it by --resume, replace it by "
+                "--overwrite, or name another folder."
+            )
+        if held and not own:
+            raise InputError(
+                f"--out {self.path} holds other files ({held[0]}, …); name a new or empty folder."
+            )
+        for name in own:
+            place = self.path / name
+            if place.is_dir():
+                shutil.rmtree(place)
+            else:
+                place.unlink()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"--out {self.path} cannot be made: {error.strerror}; name another folder."
+            ) from error
+
+    def write_config(self, config: RunConfig) -> None:
+        """Write `config.json`."""
+        write_text(self.config_file, to_json(config))
+
+    def read_config(self) -> RunConfig:
+        """The run's configuration."""
+        try:
+            text = self.config_file.read_text(encoding="utf-8")
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{self.path} is not a run: it has no config.json; name a folder that "
+                "`ossl fit --out` has made."
+            ) from error
+        return from_json(text, str(self.config_file))
+
+    def write_split(self, text: str) -> None:
+        """Write `split.json`."""
+        write_text(self.path / "split.json", text + "\n")
+
+    def read_split(self) -> str | None:
+        """The text of `split.json`, or None for a run on folders."""
+        path = self.path / "split.json"
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
+    def write_model(
+        self, model: dict[str, Tensor], joint_space: dict[str, Tensor], classes: tuple[str, ...]
+    ) -> None:
+        """Write `model.safetensors` and `jointspace.safetensors`."""
+        header = {"classes": json.dumps(classes), "format": "pt"}
+        write_tensors(self.path / "model.safetensors", model, header)
+        write_tensors(self.path / "jointspace.safetensors", joint_space, {"format": "pt"})
+
+    def read_model(self) -> tuple[dict[str, Tensor], dict[str, Tensor], tuple[str, ...]]:
+        """The model's tensors, the joint space's, and the class names."""
+        path = self.path / "model.safetensors"
+        if self.config_file.exists() and not path.exists():
+            raise InputError(
+                f"{self.path} is not finished: it has no model yet; "
+                f"go on with `ossl fit --resume --out {self.path}`."
+            )
+        model = read_tensors(path)
+        with safe_open(path, "pt") as file:
+            classes = tuple(json.loads(file.metadata()["classes"]))
+        return model, read_tensors(self.path / "jointspace.safetensors"), classes
+
+    def write_json(self, name: str, values: Any) -> None:
+        """Write one of the run's JSON files."""
+        write_text(self.path / name, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+    def read_json(self, name: str) -> Any:
+        """What one of the run's JSON files holds, or None when it is not there."""
+        path = self.path / name
+        if not path.exists():
+            return None
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path} is not JSON: {error}; fit the run again.") from error

@@ -1,0 +1,1 @@
+"""Scoring a pool and writing down what came out."""

@@ -1,0 +1,62 @@
+"""What a command says at its end, in plain words; shares and figures in percent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def percent(value: float | None) -> str:
+    """A fraction in percent, or a dash."""
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def metrics_summary(metrics: dict[str, Any]) -> str:
+    """The figures of a run, a line each; what is unknown is left away."""
+    trained, total = metrics["trainable_parameters"], metrics["total_parameters"]
+    lines = []
+    if metrics["auroc"] is not None:
+        floor = ", ".join(
+            f"{name.replace('_', '-')} {percent(value)}"
+            for name, value in metrics["simple_scores"].items()
+        )
+        lines += [
+            f"AUROC known against outliers   {percent(metrics['auroc'])}   (for comparison: {floor})",
+            f"false alarms at 95 % caught    {percent(metrics['fpr95'])}",
+        ]
+    if metrics["known_accuracy"] is not None:
+        lines.append(f"accuracy on known classes      {percent(metrics['known_accuracy'])}")
+        lines.append(f"accuracy with outliers a class {percent(metrics['open_accuracy'])}")
+    share = f"outliers in the pool           {percent(metrics['outlier_share'])} estimated"
+    if metrics["outlier_share_true"] is not None:
+        share += f", {percent(metrics['outlier_share_true'])} true"
+    lines += [
+        share,
+        f"boundary                       outlier score above {metrics['threshold']:.4g}",
+        f"learnt beside the encoder      {trained:,} of {total:,} parameters "
+        f"({100 * trained / total:.2f} %)",
+    ]
+    return "\n".join(lines)
+
+
+def fit_summary(metrics: dict[str, Any], out: Path) -> str:
+    """What a fit found, and what to do next."""
+    return (
+        f"{metrics_summary(metrics)}\n\nfitted in {metrics['seconds']:,.0f} s; the run is in {out}\n"
+        f"next: ossl sort {out} --images DIR --out sorted/"
+    )
+
+
+def demo_summary(metrics: dict[str, Any], out: Path) -> str:
+    """What the demo found, and where it lies."""
+    return (
+        f"{metrics_summary(metrics)}\n\ndone in {metrics['seconds']:,.0f} s\n"
+        f"the run:                 {out}\n"
+        f"every picture's verdict: {out / 'predictions.csv'}"
+    )
+
+
+def sort_summary(count: int, aside: int, out: Path) -> str:
+    """What sorting found, and where it lies."""
+    share = percent(aside / max(count, 1))
+    return f"{count:,} files, {aside:,} put aside as outliers ({share}); see {out / 'predictions.csv'}"

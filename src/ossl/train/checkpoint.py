@@ -1,0 +1,91 @@
+"""A run's whole state after an epoch, in one safetensors file with a small JSON in its header."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from ossl.errors import InputError
+from ossl.files import read_tensors, write_tensors
+from ossl.methods.base import Method
+
+KEPT = 2  # the newest, and one before it
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a run has come: `epoch` epochs of stage `stage` are done."""
+
+    stage: int = 0
+    epoch: int = 0
+    step: int = 0  # optimiser steps of the whole run
+    journal: int = 0  # bytes
+
+
+Optimisers = dict[str, tuple[torch.optim.SGD, dict[str, nn.Parameter]]]  # by phase
+
+
+def save_checkpoint(
+    folder: Path, position: Position, method: Method, optimisers: Optimisers
+) -> Path:
+    """The file written; all but the newest `KEPT` checkpoints are removed."""
+    tensors: dict[str, Tensor] = {f"model/{k}": v for k, v in method.state_dict().items()}
+    tensors |= {f"jointspace/{k}": v for k, v in method.joint_space().items()}
+    for phase, (optimiser, parameters) in optimisers.items():
+        for name, parameter in parameters.items():
+            momentum = optimiser.state[parameter].get("momentum_buffer")
+            if momentum is not None:
+                tensors[f"optimiser/{phase}/{name}"] = momentum
+    path = folder / f"stage{position.stage}-epoch{position.epoch:06d}.safetensors"
+    write_tensors(path, tensors, {"position": json.dumps(asdict(position))})
+    for old in _all(folder)[:-KEPT]:
+        old.unlink()
+    return path
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint of a run, or None."""
+    found = _all(folder)
+    return found[-1] if found else None
+
+
+def read_position(path: Path) -> Position:
+    """How far the run had come at a checkpoint."""
+    try:
+        with safe_open(path, "pt") as file:
+            return Position(**json.loads(file.metadata()["position"]))
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be read ({error}); remove it to resume from the one before."
+        ) from error
+
+
+def restore_model(path: Path, method: Method, device: torch.device) -> None:
+    """Put a checkpoint's model and joint space into a method."""
+    tensors = read_tensors(path)
+    method.load_state_dict(_under(tensors, "model/"))
+    joint_space = _under(tensors, "jointspace/")
+    method.load_joint_space({name: tensor.to(device) for name, tensor in joint_space.items()})
+
+
+def restore_optimisers(path: Path, optimisers: Optimisers) -> None:
+    """Put a checkpoint's momentum into the optimisers of its stage."""
+    tensors = read_tensors(path)
+    for phase, (optimiser, parameters) in optimisers.items():
+        momenta = _under(tensors, f"optimiser/{phase}/")
+        for name, momentum in momenta.items():
+            parameter = parameters[name]
+            optimiser.state[parameter]["momentum_buffer"] = momentum.to(parameter.device)
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _all(folder: Path) -> list[Path]:
+    return sorted(folder.glob("stage*-epoch*.safetensors"))
