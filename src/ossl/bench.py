@@ -29,7 +29,7 @@ from ossl.methods import create_encoder, create_method
 from ossl.methods.openprompt import OpenPrompt
 from ossl.train.distributed import make_scan
 from ossl.train.journal import Journal
-from ossl.train.loop import log_step, train_step
+from ossl.train.step import log_step, train_step
 
 CLASSES = 6
 WARM_UP = 3  # steps
@@ -65,7 +65,10 @@ def bench_step(
     method = create_method(config, encoder, CLASSES, dtype)
     assert isinstance(method, OpenPrompt)
     method.to(accelerator.device)
-    labelled, pool = _noise(labelled_batch * 2, image_size, 0), _noise(pool_batch * 4, image_size, 1)
+    labelled, pool = (
+        _noise(labelled_batch * 2, image_size, 0),
+        _noise(pool_batch * 4, image_size, 1),
+    )
     stage = method.stages[1]
     phase = stage.phases[0]
     method.enter(stage)
@@ -91,9 +94,11 @@ def bench_step(
     with TemporaryDirectory() as folder:
         journal = Journal(Path(folder), tensorboard=False)
 
+        where = {"stage": stage.name, "phase": phase.name, "rate": phase.learning_rate}
+
         def step() -> None:
             losses, _ = train_step(method, next(batches), phase, optimiser, accelerator, stage)
-            log_step(journal, stage, phase, 0, 1, 0.3, [losses], 1.0)
+            log_step(journal, where, 1, [losses], accelerator)
 
         spent = _in_turn({"step": step, "floor": floor}, steps, accelerator.device)
         journal.close()
@@ -129,14 +134,14 @@ def bench_summary(result: dict[str, Any]) -> str:
 def _in_turn(
     work: dict[str, Callable[[], None]], rounds: int, device: torch.device
 ) -> dict[str, list[float]]:
-    """Seconds per round of each piece of work; in turn, so that a noisy machine slows them alike."""
+    """Seconds per round of each piece of work; in turn, so that a busy machine slows them alike."""
     spent: dict[str, list[float]] = {name: [] for name in work}
     for number in range(WARM_UP + rounds):
         for name, run in work.items():
             started = time.perf_counter()
             run()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
+            if device.type != "cpu":
+                torch.accelerator.synchronize()
             if number >= WARM_UP:
                 spent[name].append(time.perf_counter() - started)
     return spent

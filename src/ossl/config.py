@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Annotated, Any, Literal
@@ -16,10 +17,11 @@ from pydantic.dataclasses import dataclass
 
 from ossl.errors import InputError, nearest
 
-STRICT = ConfigDict(extra="forbid")
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
+Batch = Annotated[int, Field(ge=1, le=65_536)]
 Positive = Annotated[float, Gt(0)]
 
 Template = Literal["padding", "fixed_patch", "random_patch"]
@@ -77,8 +79,8 @@ class ScheduleConfig:
     pool_epochs: Count = 500  # stage 2
     pool_steps: Count = 100  # steps an epoch
     outlier_steps: Count = 20  # steps of the outlier prompt at each epoch's end
-    labelled_batch: Annotated[int, Field(ge=1)] = 64  # pictures
-    pool_batch: Annotated[int, Field(ge=1)] = 128  # pictures
+    labelled_batch: Batch = 64  # pictures
+    pool_batch: Batch = 128  # pictures
     learning_rate: Positive = 0.3
     momentum: Fraction = 0.9
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
@@ -115,7 +117,7 @@ class ProtocolData:
 
 @dataclass(frozen=True, config=STRICT)
 class DigitsData:
-    """scikit-learn's digits: 0–5 known by five labels each, 6–9 outliers, the pool itself is judged."""
+    """scikit-learn's digits: 0–5 known by five labels each, 6–9 outliers; the pool is judged."""
 
     kind: Literal["digits"] = "digits"
 
@@ -135,11 +137,12 @@ class RunConfig:
     backbone: BackboneConfig = BackboneConfig()
     preset: str | None = None
     profile: Profile | None = None
-    seed: Count = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     device: Device = "auto"
     precision: Precision = "auto"
 
 
+_DATA_KINDS = {"folders": FolderData, "protocol": ProtocolData, "digits": DigitsData}
 _ADAPTER: TypeAdapter[RunConfig] = TypeAdapter(RunConfig)
 
 
@@ -154,6 +157,8 @@ def from_json(text: str, where: str) -> RunConfig:
         values = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{where} is not JSON: {error}; mend it or fit the run again.") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{where} holds no settings, but {_shown(values)}; fit the run again.")
     return from_dict(values, where)
 
 
@@ -162,33 +167,42 @@ def from_dict(values: Mapping[str, Any], where: str) -> RunConfig:
     try:
         return _ADAPTER.validate_python(dict(values))
     except ValidationError as error:
-        raise InputError(f"{where}: {_first_problem(error, values)}") from error
+        raise InputError(f"{where}: {_first_problem(error)}") from error
 
 
 def with_settings(config: RunConfig, settings: Mapping[str, str]) -> RunConfig:
     """`config` with dotted settings replaced, such as `recipe.circle_limit` = `0.3`."""
-    values = asdict(config)
-    names = _dotted_names(config)
     for dotted, text in settings.items():
-        if dotted not in names:
-            guess = nearest(dotted, names)
-            hint = f"did you mean {guess!r}?" if guess else "see the config.json of any run."
-            raise InputError(f"--set {dotted}: there is no such setting; {hint}")
-        *parents, last = dotted.split(".")
-        place = values
-        for name in parents:
-            place = place[name]
         try:
-            place[last] = json.loads(text)
+            value = json.loads(text)
         except json.JSONDecodeError:
-            place[last] = text
-    return from_dict(values, "--set")
+            value = text
+        config = with_value(config, dotted, value, "--set")
+    return config
+
+
+def with_value(config: RunConfig, dotted: str, value: Any, where: str) -> RunConfig:
+    """`config` with one setting replaced; `where` names the option in errors."""
+    names = _dotted_names(config)
+    if dotted not in names:
+        guess = nearest(dotted, names)
+        hint = f"did you mean {guess!r}?" if guess else "see the config.json of any run."
+        raise InputError(f"{where} {dotted}: there is no such setting; {hint}")
+    values = asdict(config)
+    *parents, last = dotted.split(".")
+    place = values
+    for name in parents:
+        place = place[name]
+    place[last] = value
+    return from_dict(values, where)
 
 
 def with_data_root(config: RunConfig, data_root: str) -> RunConfig:
-    """`config` with its benchmark's data looked for elsewhere; other data stay where they are."""
+    """`config` with its benchmark's data, or its pool, looked for elsewhere."""
     if isinstance(config.data, ProtocolData):
         return replace(config, data=replace(config.data, data_root=data_root))
+    if isinstance(config.data, FolderData):
+        return replace(config, data=replace(config.data, unlabelled=data_root))
     return config
 
 
@@ -203,26 +217,45 @@ def _dotted_names(config: Any, prefix: str = "") -> list[str]:
     return names
 
 
-def _first_problem(error: ValidationError, values: Mapping[str, Any]) -> str:
+def _first_problem(error: ValidationError) -> str:
     problem = error.errors()[0]
     path = [str(part) for part in problem["loc"]]
-    dotted = ".".join(path)
+    dotted = ".".join(part for part in path if part not in _DATA_KINDS)
     if problem["type"] == "unexpected_keyword_argument":
         siblings = _siblings(path[:-1])
         guess = nearest(path[-1], siblings)
-        hint = f"did you mean {guess!r}?" if guess else f"known keys: {', '.join(sorted(siblings))}."
+        hint = (
+            f"did you mean {guess!r}?" if guess else f"known keys: {', '.join(sorted(siblings))}."
+        )
         return f"unknown key {dotted!r}; {hint}"
-    return f"{dotted} = {problem.get('input')!r}: {problem['msg'].lower()}."
+    given = problem.get("input")
+    if problem["type"] == "union_tag_invalid":
+        tag = problem["ctx"]["tag"]
+        guess = nearest(tag, _DATA_KINDS)
+        hint = f"did you mean {guess!r}?" if guess else f"choose one of: {', '.join(_DATA_KINDS)}."
+        return f"{dotted}.kind = {tag!r}: {hint}"
+    if problem["type"] in ("missing", "missing_argument"):
+        return f"{dotted} is missing; fit the run again."
+    if problem["type"] == "literal_error":
+        options = re.findall(r"'([^']+)'", problem["ctx"]["expected"])
+        guess = nearest(str(given), options)
+        hint = f"did you mean {guess!r}?" if guess else f"choose one of: {', '.join(options)}."
+        return f"{dotted} = {_shown(given)}: {hint}"
+    return f"{dotted} = {_shown(given)}: {problem['msg'].lower()}."
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _siblings(path: list[str]) -> list[str]:
-    kinds = {"folders": FolderData, "protocol": ProtocolData, "digits": DigitsData}
     parts: dict[str, type] = {
         "recipe": RecipeConfig,
         "prompt": PromptConfig,
         "schedule": ScheduleConfig,
         "backbone": BackboneConfig,
-        **kinds,
+        **_DATA_KINDS,
     }
     owner = next((parts[name] for name in reversed(path) if name in parts), RunConfig)
     return [field.name for field in fields(owner)]

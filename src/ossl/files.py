@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,29 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
             "(what was written before is untouched)."
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse in one line a folder that cannot be made or written to; nothing is touched."""
+    place = folder.absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        raise InputError(f"--out {folder}: {place} is a file; name another folder.")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise InputError(f"--out {folder}: {place} cannot be written to; name another folder.")
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"--out {folder} cannot be made: {error.strerror}; name another folder."
+        ) from error
 
 
 def write_text(path: Path, text: str) -> None:

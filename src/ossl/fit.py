@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 
 from ossl.compute import compute_dtype, create_accelerator
-from ossl.config import DigitsData, RunConfig, with_data_root
-from ossl.data.pictures import Source
-from ossl.data.task import Judged, load_judged, load_task
+from ossl.config import DigitsData, FolderData, RunConfig, ScheduleConfig, with_data_root
+from ossl.data.folders import FlatFolder
+from ossl.data.pictures import Rejected
+from ossl.data.task import (
+    NOT_A_PICTURE,
+    REJECTED_FILE,
+    Judged,
+    Task,
+    load_judged,
+    load_pool,
+    load_task,
+)
 from ossl.errors import InputError
-from ossl.evaluate import auroc, judge
+from ossl.measure import measure
 from ossl.methods import create_encoder, create_method
 from ossl.methods.base import Method, Predictions
-from ossl.models.teacher import Ema
 from ossl.progress import Progress
 from ossl.rundir import RunFolder
-from ossl.score import predict_pictures, predict_source, simple_scores
-from ossl.sort.predictions import prediction_table, write_predictions
-from ossl.train.loop import train
+from ossl.score import predict_pictures, predict_source
+from ossl.sort.predictions import prediction_table, write_predictions, write_rejected
+from ossl.train.loop import TrainingDivergedError, train
 
 
 def fit(
@@ -40,31 +47,44 @@ def fit(
     accelerator = accelerator or create_accelerator(config.device)
     folder = RunFolder(out)
     if accelerator.is_main_process:
-        folder.claim(resume=resume, overwrite=overwrite)
-    accelerator.wait_for_everyone()
+        folder.check(resume=resume, overwrite=overwrite)
 
+    # 1. What can be refused at once, before any picture is loaded and anything is replaced.
     dtype = compute_dtype(config.precision, accelerator.device)
-    # Made first, because a wrong name or file should not wait for the pictures to load.
+    check_batches(config.schedule, accelerator.num_processes)
     encoder = create_encoder(config)
+    create_method(config, encoder, 2, dtype)
+    # 2. The pictures.
     task = load_task(config.data, encoder.image_size, config.seed, progress)
     for line in task.report():
         progress.say(line)
     if accelerator.is_main_process:
+        if resume:
+            check_same_pictures(folder, task)
+        else:
+            folder.clear()
         folder.write_config(config)
         if task.split is not None:
             folder.write_split(task.split.to_json())
+        folder.write_json("pictures.json", task.fingerprint())
+        write_rejected(out / REJECTED_FILE, task.rejected)
+    accelerator.wait_for_everyone()
 
+    # 3. The training, the judging, and what stays of them.
     method = create_method(config, encoder, len(task.classes), dtype)
-    train(
-        method,
-        task.labelled,
-        task.pool,
-        out,
-        seed=config.seed,
-        accelerator=accelerator,
-        progress=progress,
-        resume=resume,
-    )
+    try:
+        train(
+            method,
+            task.labelled,
+            task.pool,
+            out,
+            seed=config.seed,
+            accelerator=accelerator,
+            progress=progress,
+            resume=resume,
+        )
+    except TrainingDivergedError as error:  # the settings, not the code
+        raise InputError(str(error)) from error
     metrics: dict[str, Any] = {}
     if accelerator.is_main_process:
         folder.write_model(method.state_dict(), method.joint_space(), task.classes)
@@ -76,9 +96,33 @@ def fit(
             table = prediction_table(
                 list(task.pool.names), predictions, task.classes, method.threshold
             )
-            write_predictions(out, table, task.pool.rejected)
+            write_predictions(out, table, task.rejected)
     accelerator.wait_for_everyone()
     return metrics
+
+
+def check_same_pictures(folder: RunFolder, task: Task) -> None:
+    """None when a run goes on with the pictures it began with, else an InputError."""
+    then, now = folder.read_json("pictures.json"), task.fingerprint()
+    if then is not None and then != now:
+        raise InputError(
+            f"--resume: the pictures are not those {folder.path} began with "
+            f"({then.get('labelled')} labelled and {then.get('pool')} in the pool then, "
+            f"{now['labelled']} and {now['pool']} now); put them back, or begin again with "
+            "--overwrite."
+        )
+
+
+def check_batches(schedule: ScheduleConfig, processes: int) -> None:
+    """None when every batch can be shared evenly by the processes, else an InputError."""
+    for name in ("labelled_batch", "pool_batch"):
+        count = {"labelled_batch": schedule.labelled_batch, "pool_batch": schedule.pool_batch}[name]
+        if count % processes:
+            fitting = max(count // processes, 1) * processes
+            raise InputError(
+                f"schedule.{name} = {count} cannot be shared evenly by {processes} processes; "
+                f"give --set schedule.{name}={fitting}."
+            )
 
 
 def load_run(out: Path, accelerator: Accelerator | None = None) -> LoadedRun:
@@ -92,13 +136,13 @@ def load_run(out: Path, accelerator: Accelerator | None = None) -> LoadedRun:
     method = create_method(config, encoder, len(classes), dtype)
     try:
         method.load_state_dict(model)
-    except RuntimeError as error:
+        method.to(accelerator.device)
+        method.load_joint_space({k: v.to(accelerator.device) for k, v in joint_space.items()})
+    except (RuntimeError, KeyError, ValueError) as error:
         raise InputError(
-            f"{out}/model.safetensors does not fit {out}/config.json: was one of them changed? "
-            "Fit the run again."
+            f"{out}: its model.safetensors and jointspace.safetensors do not fit its config.json: "
+            "was one of them changed? Fit the run again."
         ) from error
-    method.to(accelerator.device)
-    method.load_joint_space({k: v.to(accelerator.device) for k, v in joint_space.items()})
     method.enter(method.stages[-1])
     method.eval()
     return LoadedRun(folder, config, method, classes, accelerator)
@@ -114,25 +158,33 @@ class LoadedRun:
     classes: tuple[str, ...]
     accelerator: Accelerator
 
-    def evaluate(self, progress: Progress, data_root: str | None = None) -> dict[str, Any]:
+    def evaluate(
+        self, progress: Progress, data_root: Path | None = None, truth: Path | None = None
+    ) -> dict[str, Any]:
         """The run's metrics, worked out again from its files and its test pictures."""
         recorded = self.folder.read_json("metrics.json") or {}
-        config = with_data_root(self.config, data_root) if data_root else self.config
-        judged, where = load_judged(
-            config.data, self.method.image_size, self.folder.read_split(), progress
-        )
-        return measure(
-            self.config,
-            self.method,
-            judged,
-            recorded.get("data") or where,
-            self.accelerator,
-            progress,
-            recorded.get("seconds"),
-        )
+        root = str(data_root.absolute()) if data_root else None
+        data = (with_data_root(self.config, root) if root else self.config).data
+        size, drawn = self.method.image_size, self.folder.read_split()
+        judged: tuple[Judged, ...] = ()
+        where = ""
+        if isinstance(data, FolderData):
+            if truth is not None:
+                judged = load_pool(data, size, self.classes, truth, progress)
+        elif truth is not None:
+            raise InputError("--truth is for a run on folders; this one's truth is known.")
+        elif drawn is None:
+            raise InputError(f"{self.folder.path} has lost its split.json; fit the run again.")
+        else:
+            judged, where = load_judged(data, size, drawn, progress)
+        where = recorded.get("data") or where
+        seconds = recorded.get("seconds")
+        return measure(self.config, self.method, judged, where, self.accelerator, progress, seconds)
 
-    def sort(self, source: Source, out: Path, threshold: float | None, progress: Progress) -> int:
-        """The number of pictures put aside, after writing predictions for every file of a source."""
+    def sort(
+        self, source: FlatFolder, out: Path, threshold: float | None, progress: Progress
+    ) -> Sorted:
+        """The counts, after writing predictions or a reason for every file of a folder."""
         task = progress.task("sorting", len(source))
         parts, indices, rejected = [], [], []
         for scored in predict_source(
@@ -145,87 +197,24 @@ class LoadedRun:
             task.advance(len(scored.indices) + len(scored.rejected))
         task.finish()
         if not parts:
-            raise InputError(f"none of the {len(source):,} files of {source.where} can be read.")
+            raise InputError(
+                f"none of the {len(source):,} files of {source.where} can be read; "
+                f"the first is {rejected[0].path}: {rejected[0].reason}."
+            )
+        rejected += [Rejected(name, NOT_A_PICTURE) for name in source.ignored]
         limit = self.method.threshold if threshold is None else threshold
         predictions = Predictions.joined(parts)
         names = [source.names[index] for index in indices]
         table = prediction_table(names, predictions, self.classes, limit)
         write_predictions(out, table, rejected)
-        return int((predictions.outlier_score > limit).sum())
+        aside = int((predictions.outlier_score > limit).sum())
+        return Sorted(len(names), aside, len(rejected))
 
 
-def measure(
-    config: RunConfig,
-    method: Method,
-    judged: Sequence[Judged],
-    where: str,
-    accelerator: Accelerator,
-    progress: Progress,
-    seconds: float | None,
-) -> dict[str, Any]:
-    """What `ossl evaluate RUN --json` prints; null where there is no truth to judge by."""
-    trained, total, by_stage = parameter_counts(method)
-    metrics: dict[str, Any] = {
-        "auroc": None,
-        "known_accuracy": None,
-        "open_accuracy": None,
-        "fpr95": None,
-        "aupr": None,
-        "outlier_share": method.outlier_share,
-        "outlier_share_true": None,
-        "threshold": method.threshold,
-        "trainable_parameters": trained,
-        "total_parameters": total,
-        "trainable_parameters_by_stage": by_stage,
-        "seconds": seconds,
-        "images_per_second": None,
-        "recipe": config.recipe_name,
-        "method": config.method,
-        "backbone": config.backbone.name,
-        "image_size": method.image_size,
-        "preset": config.preset,
-        "profile": config.profile,
-        "seed": config.seed,
-        "data": where,
-    }
-    for part in judged:
-        task = progress.task(f"judging on {part.name}", len(part.pictures))
-        started = time.monotonic()
-        predictions = predict_pictures(
-            method, part.pictures, accelerator.device, advance=task.advance
-        )
-        spent = time.monotonic() - started
-        task.finish()
-        label = predictions.logits.argmax(dim=1).numpy()
-        score = predictions.outlier_score.numpy()
-        metrics |= asdict(judge(part.truth, label, score, method.threshold))
-        metrics["outlier_share_true"] = part.pool_share
-        metrics["images_per_second"] = round(len(part.pictures) / max(spent, 1e-9), 1)
-        metrics["simple_scores"] = {
-            name: auroc(part.truth, simple.numpy())
-            for name, simple in simple_scores(predictions.logits).items()
-        }
-    return metrics
+@dataclass(frozen=True)
+class Sorted:
+    """How many pictures were sorted, how many of them put aside, how many files left out."""
 
-
-def parameter_counts(method: Method) -> tuple[int, int, dict[str, int]]:
-    """What learns beside the encoder, what the student has in all, and what learns by stage.
-
-    A teacher is a moving average, not learnt, and so not counted.
-    """
-    copies = {
-        id(parameter)
-        for module in method.modules()
-        if isinstance(module, Ema)
-        for parameter in module.parameters()
-    }
-    total = sum(p.numel() for p in method.parameters() if id(p) not in copies)
-    learning: dict[str, int] = {}
-    by_stage: dict[str, int] = {}
-    for stage in method.stages:
-        named = {k: p for phase in stage.phases for k, p in method.trained(phase).items()}
-        by_stage[stage.name] = sum(p.numel() for p in named.values())
-        learning |= {k: p.numel() for k, p in named.items() if not k.startswith("encoder.")}
-    return sum(learning.values()), total, by_stage
-
-
+    pictures: int
+    aside: int
+    rejected: int

@@ -1,12 +1,12 @@
-"""What `ossl list` shows, from the same records that the code runs on."""
+"""What `ossl list` shows, from the same records that the code runs on.
+
+Networks are imported only where they are listed, so that the rest answers at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ossl.data.find import DATASETS
-from ossl.methods import METHODS
-from ossl.models.backbone import ANY_TIMM, list_backbones
 from ossl.presets import PRESETS
 
 
@@ -14,13 +14,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Rows in aligned columns under a head."""
     everything = [list(head), *[list(row) for row in rows]]
     widths = [max(len(row[column]) for row in everything) for column in range(len(head))]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-             for row in everything]
+    lines = [
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in everything
+    ]
     return "\n".join(lines)
 
 
 def methods() -> str:
     """The methods: where each comes from and what it trains."""
+    from ossl.methods import METHODS
+
     rows = [
         (info.name, info.title, str(info.year), info.trains, info.paper)
         for info in (method.info for method in METHODS.values())
@@ -30,9 +34,15 @@ def methods() -> str:
 
 def backbones() -> str:
     """The house's backbones; any timm model works beside them."""
+    from ossl.models.backbone import ANY_TIMM, list_backbones
+
     rows = [
-        (spec.name, str(spec.default_image_size), "yes" if spec.pretrained else "no",
-         spec.description)
+        (
+            spec.name,
+            str(spec.default_image_size),
+            "yes" if spec.pretrained else "no",
+            spec.description,
+        )
         for spec in list_backbones()
     ]
     return table(("name", "pixels", "pretrained", "what"), rows) + f"\nand {ANY_TIMM}"
@@ -49,6 +59,8 @@ def presets() -> str:
 
 def data() -> str:
     """The data sets that --data-root is searched for."""
+    from ossl.data.find import DATASETS
+
     return "\n".join(sorted(DATASETS))
 
 

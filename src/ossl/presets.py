@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
 
 from ossl.config import (
     BackboneConfig,
     DataConfig,
     DigitsData,
+    FolderData,
     Profile,
     PromptConfig,
     ProtocolData,
@@ -15,8 +18,9 @@ from ossl.config import (
     RecipeName,
     RunConfig,
     ScheduleConfig,
+    with_value,
 )
-from ossl.errors import unknown_name
+from ossl.errors import InputError, unknown_name
 
 # The paper's method to the letter where the letter can run, and the one given without asking:
 # the paper's, in a space whitened by the pool, with λ where the pool's scores fall in two.
@@ -33,7 +37,7 @@ FULL = ScheduleConfig(
     labelled_epochs=100, labelled_steps=100, pool_epochs=500, pool_steps=380, outlier_steps=40
 )
 DESK = ScheduleConfig(
-    labelled_epochs=30, labelled_steps=100, pool_epochs=6, pool_steps=60, outlier_steps=10
+    labelled_epochs=20, labelled_steps=100, pool_epochs=4, pool_steps=50, outlier_steps=10
 )
 # With a pretrained encoder only the prompt and the linear classifier learn in stage 1.
 EVERYDAY = ScheduleConfig(
@@ -81,18 +85,25 @@ TABLE1 = (
 
 def _ablation(name: str, summary: str, recipe: RecipeConfig) -> Preset:
     base = TABLE1[1]
-    return Preset(f"ablation/{name}", f"{summary}, on {base.name}", base.data, base.backbone,
-                  recipe=recipe)
+    return Preset(
+        f"ablation/{name}", f"{summary}, on {base.name}", base.data, base.backbone, recipe=recipe
+    )
 
 
 PAPER = RECIPES["paper"]
 ABLATIONS = (
-    _ablation("no-joint-space", "a discriminator in place of the joint space",
-              replace(PAPER, detector="discriminator")),
+    _ablation(
+        "no-joint-space",
+        "a discriminator in place of the joint space",
+        replace(PAPER, detector="discriminator"),
+    ),
     _ablation("no-contrast", "without the outlier prompt and L_CL", replace(PAPER, contrast=False)),
     *(
-        _ablation(f"prompt-{p}", f"prompt size {p} of 224 pixels",
-                  replace(PAPER, prompt=PromptConfig(size_at_224=p)))
+        _ablation(
+            f"prompt-{p}",
+            f"prompt size {p} of 224 pixels",
+            replace(PAPER, prompt=PromptConfig(size_at_224=p)),
+        )
         for p in (10, 20, 40, 100)
     ),
     *(
@@ -167,3 +178,52 @@ def demo_config() -> RunConfig:
         schedule=replace(config.schedule, flip=False),
         backbone=BackboneConfig(image_size=64),
     )
+
+
+def new_run(
+    labelled: Path | None,
+    unlabelled: Path | None,
+    preset: str | None,
+    profile: str | None,
+    data_root: Path | None,
+    recipe_name: str | None,
+) -> RunConfig:
+    """The run that a person asked for: two folders, or a preset."""
+    chosen = recipe_name or "default"
+    recipe(chosen)
+    if preset is not None:
+        if labelled or unlabelled:
+            raise InputError(
+                "--preset brings its own data; leave --labelled and --unlabelled away."
+            )
+        if profile is not None and profile not in SCHEDULES:
+            raise unknown_name("profile", profile, SCHEDULES)
+        return preset_config(
+            preset,
+            profile=cast(Profile, profile or "desk"),
+            recipe_name=cast(RecipeName, chosen),
+            data_root=str(data_root.absolute()) if data_root else None,
+        )
+    if labelled is None or unlabelled is None:
+        raise InputError(
+            "fit needs --labelled DIR and --unlabelled DIR, or --preset NAME; see ossl fit --help."
+        )
+    if data_root or profile:
+        raise InputError("--data-root and --profile belong to --preset; leave them away.")
+    # From the root on, so that the run can be judged and resumed from anywhere.
+    data = FolderData(labelled=str(labelled.absolute()), unlabelled=str(unlabelled.absolute()))
+    return everyday_config(data, cast(RecipeName, chosen))
+
+
+def with_backbone(
+    config: RunConfig, name: str | None, weights: Path | None, image_size: int | None
+) -> RunConfig:
+    """`config` with another backbone, or other weights or another picture size for its own."""
+    if name is not None:
+        # Another backbone has another natural size than the preset's.
+        config = replace(config, backbone=BackboneConfig(name=name))
+    if weights is not None:
+        config = with_value(config, "backbone.weights", str(weights.absolute()), "--weights")
+    if image_size is not None:
+        config = with_value(config, "backbone.image_size", image_size, "--image-size")
+    return config

@@ -37,15 +37,18 @@ class Task:
         self.note = self.note if note is None else note
         now = time.monotonic()
         rate = self.done / max(now - self.started, 1e-9)
-        shown = f"{rate:,.0f} {self.unit}/s  {self.note}" if rate >= 10 else (
-            f"{rate:,.1f} {self.unit}/s  {self.note}"
+        shown = (
+            f"{rate:,.0f} {self.unit}/s  {self.note}"
+            if rate >= 10
+            else (f"{rate:,.1f} {self.unit}/s  {self.note}")
         )
         if self.bar is not None and self.owner.rich is not None:
             self.owner.rich.update(self.bar, completed=self.done, note=shown)
         elif not self.owner.quiet and (now - self.said >= LINE_EVERY or self.done == self.total):
             self.said = now
             left = (self.total - self.done) / max(rate, 1e-9)
-            self.owner.say(f"{self.name}: {self.done:,}/{self.total:,}  {shown}  {left:,.0f} s left")
+            when = f"in {now - self.started:,.0f} s" if left <= 0 else f"{left:,.0f} s left"
+            self.owner.say(f"{self.name}: {self.done:,}/{self.total:,}  {shown}  {when}")
 
     def finish(self) -> None:
         """Take the bar away; the plain line has been written."""

@@ -1,16 +1,20 @@
 """The folder of a run: what lies in it, and who may write there.
 
-    config.json              the whole RunConfig
-    split.json               which pictures were labelled, pool and test (benchmarks)
-    model.safetensors        encoder, classifier, prompts and teacher; class names in its header
-    jointspace.safetensors   the space, the centres and λ
-    metrics.json             what `ossl evaluate RUN --json` prints
-    journal.jsonl, tensorboard/, checkpoints/   written by the training loop
+config.json              the whole RunConfig
+split.json               which pictures were labelled, pool and test (benchmarks)
+pictures.json            how many pictures the run learns from, and a hash of their names
+model.safetensors        encoder, classifier, prompts and teacher; class names in its header
+jointspace.safetensors   the space, the centres and λ
+metrics.json             what `ossl evaluate RUN --json` prints
+rejected_files.csv       the labelled and pool files that could not be read, each with a reason
+journal.jsonl, tensorboard/, checkpoints/   written by the training loop
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +24,14 @@ from safetensors import safe_open
 from torch import Tensor
 
 from ossl.config import RunConfig, from_json, to_json
+from ossl.data.protocols import Split
 from ossl.errors import InputError
-from ossl.files import read_tensors, write_tensors, write_text
+from ossl.files import check_writable, make_folder, read_tensors, write_tensors, write_text
 
 _OWN = (
     "config.json",
     "split.json",
+    "pictures.json",
     "model.safetensors",
     "jointspace.safetensors",
     "metrics.json",
@@ -52,8 +58,8 @@ class RunFolder:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
-    def claim(self, *, resume: bool = False, overwrite: bool = False) -> None:
-        """Make the folder ready for a run, or refuse in one line."""
+    def check(self, *, resume: bool = False, overwrite: bool = False) -> None:
+        """Refuse in one line what may not be written to; nothing is touched."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"--out {self.path} is a file; name a folder.")
         if resume:
@@ -63,7 +69,7 @@ class RunFolder:
                 )
             return
         held = sorted(p.name for p in self.path.iterdir()) if self.path.exists() else []
-        own = [name for name in held if name in _OWN]
+        own = self._own()
         if own and not overwrite:
             raise InputError(
                 f"--out {self.path} already holds a run; go on with it by --resume, replace it by "
@@ -73,18 +79,20 @@ class RunFolder:
             raise InputError(
                 f"--out {self.path} holds other files ({held[0]}, …); name a new or empty folder."
             )
-        for name in own:
+        check_writable(self.path)
+
+    def clear(self) -> None:
+        """Make the folder, without an earlier run in it; other files stay."""
+        for name in self._own():
             place = self.path / name
-            if place.is_dir():
+            if place.is_dir() and not place.is_symlink():
                 shutil.rmtree(place)
             else:
                 place.unlink()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"--out {self.path} cannot be made: {error.strerror}; name another folder."
-            ) from error
+        make_folder(self.path)
+
+    def _own(self) -> list[str]:
+        return [name for name in _OWN if os.path.lexists(self.path / name)]
 
     def write_config(self, config: RunConfig) -> None:
         """Write `config.json`."""
@@ -99,16 +107,25 @@ class RunFolder:
                 f"{self.path} is not a run: it has no config.json; name a folder that "
                 "`ossl fit --out` has made."
             ) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"{self.config_file} cannot be read ({error}); mend it or fit the run again."
+            ) from error
         return from_json(text, str(self.config_file))
 
     def write_split(self, text: str) -> None:
         """Write `split.json`."""
         write_text(self.path / "split.json", text + "\n")
 
-    def read_split(self) -> str | None:
-        """The text of `split.json`, or None for a run on folders."""
+    def read_split(self) -> Split | None:
+        """The run's split, or None for a run on folders."""
         path = self.path / "split.json"
-        return path.read_text(encoding="utf-8") if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            return Split.from_json(path.read_text(encoding="utf-8"))
+        except (InputError, OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} cannot be read ({error}); fit the run again.") from error
 
     def write_model(
         self, model: dict[str, Tensor], joint_space: dict[str, Tensor], classes: tuple[str, ...]
@@ -128,12 +145,15 @@ class RunFolder:
             )
         model = read_tensors(path)
         with safe_open(path, "pt") as file:
-            classes = tuple(json.loads(file.metadata()["classes"]))
+            header = file.metadata() or {}
+        if "classes" not in header:
+            raise InputError(f"{path} does not name its classes; fit the run again.")
+        classes = tuple(json.loads(header["classes"]))
         return model, read_tensors(self.path / "jointspace.safetensors"), classes
 
     def write_json(self, name: str, values: Any) -> None:
         """Write one of the run's JSON files."""
-        write_text(self.path / name, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        write_text(self.path / name, json_text(values, indent=2) + "\n")
 
     def read_json(self, name: str) -> Any:
         """What one of the run's JSON files holds, or None when it is not there."""
@@ -142,5 +162,16 @@ class RunFolder:
             return None
         try:
             return json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path} is not JSON: {error}; fit the run again.") from error
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} is not JSON ({error}); fit the run again.") from error
+
+
+def json_text(values: Any, indent: int | None = None) -> str:
+    """The values as JSON; what is no finite number is null, as JSON knows no other."""
+    return json.dumps(_finite(values), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {name: _finite(value) for name, value in values.items()}
+    return None if isinstance(values, float) and not math.isfinite(values) else values

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ossl.fit import Sorted
 
 
 def percent(value: float | None) -> str:
@@ -21,7 +24,8 @@ def metrics_summary(metrics: dict[str, Any]) -> str:
             for name, value in metrics["simple_scores"].items()
         )
         lines += [
-            f"AUROC known against outliers   {percent(metrics['auroc'])}   (for comparison: {floor})",
+            f"AUROC known against outliers   {percent(metrics['auroc'])}   "
+            f"(for comparison: {floor})",
             f"false alarms at 95 % caught    {percent(metrics['fpr95'])}",
         ]
     if metrics["known_accuracy"] is not None:
@@ -42,7 +46,8 @@ def metrics_summary(metrics: dict[str, Any]) -> str:
 def fit_summary(metrics: dict[str, Any], out: Path) -> str:
     """What a fit found, and what to do next."""
     return (
-        f"{metrics_summary(metrics)}\n\nfitted in {metrics['seconds']:,.0f} s; the run is in {out}\n"
+        f"{metrics_summary(metrics)}\n\n"
+        f"fitted in {metrics['seconds']:,.0f} s; the run is in {out}\n"
         f"next: ossl sort {out} --images DIR --out sorted/"
     )
 
@@ -56,7 +61,12 @@ def demo_summary(metrics: dict[str, Any], out: Path) -> str:
     )
 
 
-def sort_summary(count: int, aside: int, out: Path) -> str:
+def sort_summary(found: Sorted, out: Path) -> str:
     """What sorting found, and where it lies."""
-    share = percent(aside / max(count, 1))
-    return f"{count:,} files, {aside:,} put aside as outliers ({share}); see {out / 'predictions.csv'}"
+    lines = [
+        f"{found.pictures:,} pictures, {found.aside:,} put aside as outliers "
+        f"({percent(found.aside / max(found.pictures, 1))}); see {out / 'predictions.csv'}"
+    ]
+    if found.rejected:
+        lines.append(f"{found.rejected:,} files left out; see {out / 'rejected_files.csv'}")
+    return "\n".join(lines)

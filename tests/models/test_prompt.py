@@ -46,8 +46,8 @@ def test_padding_is_the_border_and_nothing_else(size: int, p: int, channels: int
     torch.testing.assert_close(prompt(pictures), pictures + image)
 
 
-@given(st.integers(3, 16), st.integers(1, 7), st.booleans())
-@settings(max_examples=25, deadline=None)
+@given(st.integers(3, 9), st.integers(1, 4), st.booleans())
+@settings(max_examples=15, deadline=None)
 def test_gradient_is_autograds(size: int, p: int, patch: bool) -> None:
     p = min(p, (size - 1) // 2)
     prompt = VisualPrompt(size, p, template="fixed_patch" if patch else "padding")
@@ -65,9 +65,6 @@ def test_gradient_is_autograds(size: int, p: int, patch: bool) -> None:
         basis = VisualPrompt(size, p, template=prompt.template)
         basis.values.data = one
         slow[i] = (weight * basis.as_image()).sum()
-        if i > 60:
-            slow, prompt.values.grad = slow[:60], prompt.values.grad[:60]
-            break
     torch.testing.assert_close(prompt.values.grad, slow, rtol=1e-4, atol=1e-5)
 
 
@@ -77,7 +74,7 @@ def test_the_papers_numbers() -> None:
         6, 18, 20, 23, 29, 40,
     ]  # fmt: skip
     assert prompt_size_for(32, 20) == 3
-    values = VisualPrompt(224, 40).values
+    values = VisualPrompt(224, 40).values.detach()
     assert abs(float(values.mean())) < 0.02
     assert abs(float(values.std()) - 1) < 0.02
 

@@ -11,7 +11,7 @@ from ossl.models.prompt import VisualPrompt
 from ossl.models.teacher import Ema
 
 
-def _walk(ema: Ema, parameter: nn.Parameter, steps: int) -> list[Tensor]:
+def _walk(ema: Ema, parameter: Tensor, steps: int) -> list[Tensor]:
     """The student's values after each of its steps, the teacher following."""
     values = []
     for step in range(steps):
@@ -66,9 +66,9 @@ def test_buffers_are_copied() -> None:
 
 
 def test_state_round_trip() -> None:
-    parts = {"prompt": VisualPrompt(8, 2), "head": Head(3, 2)}
-    ema = Ema(parts, decay=0.9, warm_up=True)
-    _walk(ema, parts["head"].weight, 3)
+    head = Head(3, 2)
+    ema = Ema({"prompt": VisualPrompt(8, 2), "head": head}, decay=0.9, warm_up=True)
+    _walk(ema, head.weight, 3)
     other = Ema({"prompt": VisualPrompt(8, 2, seed=5), "head": Head(3, 2, seed=5)}, warm_up=True)
     other.load_state_dict(ema.state_dict())
     saved, loaded = ema.state_dict(), other.state_dict()

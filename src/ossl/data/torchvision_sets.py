@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torchvision.datasets
 
 from ossl.data.arrays import ArrayPictures
 from ossl.errors import InputError, unknown_name
@@ -41,6 +40,8 @@ class TorchvisionSet(ArrayPictures):
 
 def _load(name: str, root: Path, part: str, place: Path, download: bool) -> Any:
     """torchvision's data set, or an InputError that says what to do."""
+    import torchvision.datasets  # takes seconds, which only its own layouts are worth
+
     try:
         if name == "svhn":
             return torchvision.datasets.SVHN(root, split=part, download=download)

@@ -10,13 +10,17 @@ from ossl.config import RunConfig
 from ossl.errors import InputError, unknown_name
 from ossl.methods.base import Method
 from ossl.methods.openprompt import OpenPrompt
-from ossl.models.backbone import Backbone, create_backbone
+from ossl.models.backbone import HOUSE_BACKBONES, Backbone, create_backbone
 
 METHODS: dict[str, type[OpenPrompt]] = {OpenPrompt.info.name: OpenPrompt}
 
 
 def create_encoder(config: RunConfig, *, for_training: bool = True) -> Backbone:
-    """The run's encoder; not for training, its weights are left to be loaded from the run."""
+    """The run's encoder; not for training, its weights are left to be loaded from the run.
+
+    `pretrained` then still says what the run started from: what learns in stage 1 (row 4) and so
+    what is counted depends on it.
+    """
     backbone = config.backbone
     encoder = create_backbone(
         backbone.name,
@@ -25,6 +29,10 @@ def create_encoder(config: RunConfig, *, for_training: bool = True) -> Backbone:
         seed=config.seed,
         pretrained=for_training,
     )
+    if not for_training:
+        # Every timm network has published weights; the house's own say whether they have.
+        spec = HOUSE_BACKBONES.get(backbone.name)
+        encoder.pretrained = bool(backbone.weights) or spec is None or spec.pretrained
     if for_training and config.recipe.train_encoder == "never" and not encoder.pretrained:
         raise InputError(
             f"--backbone {backbone.name} has no pretrained weights and the recipe never trains it: "
@@ -33,9 +41,7 @@ def create_encoder(config: RunConfig, *, for_training: bool = True) -> Backbone:
     return encoder
 
 
-def create_method(
-    config: RunConfig, encoder: Backbone, classes: int, dtype: torch.dtype
-) -> Method:
+def create_method(config: RunConfig, encoder: Backbone, classes: int, dtype: torch.dtype) -> Method:
     """The method of a run on its encoder."""
     if config.method not in METHODS:
         raise unknown_name("method", config.method, METHODS)

@@ -15,6 +15,9 @@ from torch import Tensor, nn
 
 from ossl.data.batches import Batch, Plan
 
+LogValues = dict[str, float | str]
+"""what a method has to say for the journal: figures, and remarks as text"""
+
 
 @dataclass(frozen=True)
 class MethodInfo:
@@ -90,7 +93,7 @@ class Method(nn.Module, ABC):
     def enter(self, stage: Stage) -> None:
         """Decide what is frozen and what learns in a stage; called again when a run resumes."""
 
-    def begin(self, stage: Stage, scan: Scan) -> dict[str, float]:
+    def begin(self, stage: Stage, scan: Scan) -> LogValues:
         """The values to log after measuring what a stage starts from; not called on resuming."""
         del stage, scan
         return {}
@@ -112,7 +115,7 @@ class Method(nn.Module, ABC):
         """Follow an optimiser's step, as a moving average does."""
         del phase
 
-    def end_phase(self, phase: Phase, scan: Scan) -> dict[str, float]:
+    def end_phase(self, phase: Phase, scan: Scan) -> LogValues:
         """The values to log after what a phase does once at the end of each epoch."""
         del phase, scan
         return {}

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ossl.config import RecipeConfig
+from ossl.errors import InputError
 from ossl.jointspace.apollonius import (
     Centres,
     apollonius_ratio,
@@ -31,6 +32,8 @@ from ossl.jointspace.tangents import (
     tangent_directions,
     tangent_values,
 )
+from ossl.methods.base import LogValues
+from ossl.models.parameters import seeded
 
 
 class Detector(nn.Module, ABC):
@@ -40,11 +43,11 @@ class Detector(nn.Module, ABC):
     share: float | None = None
 
     @abstractmethod
-    def initialise(self, labelled: Tensor, pool: Tensor) -> dict[str, float]:
+    def initialise(self, labelled: Tensor, pool: Tensor) -> LogValues:
         """The values to log after a first boundary is drawn from stage 1's features."""
 
     @abstractmethod
-    def update(self, labelled: Tensor, pool: Tensor) -> dict[str, float]:
+    def update(self, labelled: Tensor, pool: Tensor) -> LogValues:
         """The values to log after the boundary follows the features of a whole pass."""
 
     @abstractmethod
@@ -83,9 +86,10 @@ class CircleDetector(Detector):
         self.space: Space | None = None
         self.centres: Centres | None = None
 
-    def initialise(self, labelled: Tensor, pool: Tensor) -> dict[str, float]:
+    def initialise(self, labelled: Tensor, pool: Tensor) -> LogValues:
         """The values to log after the paper's start: cluster, tangents, candidate, two centres."""
         recipe = self.recipe
+        _refuse_without_spread(labelled)
         # 1. The joint space, and the labelled pictures as one cluster in it (row 5).
         moments = Moments.of(labelled).add(pool)
         self.space = fit_space(recipe.space, labelled, moments, recipe.ridge)
@@ -102,32 +106,34 @@ class CircleDetector(Detector):
         )
         candidate, rate = choose_candidate(outliers)
         mask = outliers[:, candidate]
-        # 4. The outliers' centre; with no outlier at all, the tangent point stands in for it.
+        # 4. The outliers' centre; with no outlier at all, the tangent point stands in for it. The
+        #    known centre is still the labelled pictures' alone (rows 5, 10).
         start = Centres(known=centre, outlier=centre + r * directions[candidate])
-        self.centres, _ = update_centres(start, labelled_points, pool_points[:0], mask[:0])
-        if bool(mask.any()):
-            self.centres = Centres(known=centre, outlier=pool_points[mask].mean(dim=0))
-        return {"radius": float(r), "tangent": float(candidate), "tangent_outlier_rate": rate} | (
-            self.update(labelled, pool)
-        )
+        found, _ = update_centres(start, labelled_points, pool_points, mask)
+        self.centres = Centres(known=centre, outlier=found.outlier)
+        # 5. The same pool once more, by the circle around the two (rows 9, 10).
+        values: LogValues = {"radius": float(r), "tangent": candidate, "tangent_outlier_rate": rate}
+        return values | self.update(labelled, pool)
 
-    def update(self, labelled: Tensor, pool: Tensor) -> dict[str, float]:
+    def update(self, labelled: Tensor, pool: Tensor) -> LogValues:
         """The values to log after detecting with the circle and moving both centres (row 10)."""
         labelled_points, pool_points = self._placed(labelled), self._placed(pool)
+        notes: dict[str, None] = {}
         for _ in range(self.recipe.centre_rounds):
             self._draw_circle(pool_points)
             mask = self._outlying(pool_points)
-            self.centres, notes = update_centres(self._centres, labelled_points, pool_points, mask)
+            self.centres, said = update_centres(self._centres, labelled_points, pool_points, mask)
+            notes |= dict.fromkeys(said)
         self._draw_circle(pool_points)
         detected = float(self._outlying(pool_points).float().mean())
         if self.recipe.threshold == "circle":
             self.share = detected
-        return {
+        values: LogValues = {
             "limit": self.limit,
             "detected_outlier_share": detected,
-            "empty_sides": float(len(notes)),
             "centre_distance": float((self._centres.known - self._centres.outlier).norm()),
         }
+        return values | ({"note": "; ".join(notes)} if notes else {})
 
     def score(self, features: Tensor) -> Tensor:
         """The ratio d1/d2 of equation (9) for each feature."""
@@ -192,27 +198,26 @@ class CircleDetector(Detector):
 class DiscriminatorDetector(Detector):
     """A two-layer discriminator on the raw features in place of the joint space (row 17).
 
-    The paper gives no objective for it. Reading: labelled pictures are known (0); each pool
-    picture is what the discriminator itself said of its teacher's view at the last epoch's end,
-    and before the first such pass every pool picture counts as an outlier (1).
+    The paper gives no objective for it. Reading: labelled pictures are known (0); in the first
+    epoch every pool picture counts as an outlier (1), from then on as what the discriminator
+    itself says of the teacher's view.
     """
 
     def __init__(self, width: int, seed: int, hidden: int = 128) -> None:
         super().__init__()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.net = nn.Sequential(
                 nn.Linear(width, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, 1)
             )
         self.limit = 0.5
         self.passes = 0
 
-    def initialise(self, labelled: Tensor, pool: Tensor) -> dict[str, float]:
+    def initialise(self, labelled: Tensor, pool: Tensor) -> LogValues:
         """The values to log of the discriminator as it was drawn at random."""
         del labelled
         return {"detected_outlier_share": float(self.detect(pool).float().mean())}
 
-    def update(self, labelled: Tensor, pool: Tensor) -> dict[str, float]:
+    def update(self, labelled: Tensor, pool: Tensor) -> LogValues:
         """The values to log of the discriminator after an epoch."""
         self.passes += 1
         self.share = float(self.detect(pool).float().mean())
@@ -229,9 +234,9 @@ class DiscriminatorDetector(Detector):
 
     def detector_loss(self, labelled: Tensor, pool: Tensor) -> Tensor | None:
         """The binary cross-entropy of labelled pictures against the pool."""
-        said = self.detect(pool).float() if self.passes else torch.ones(len(pool))
         logits = torch.cat([self._logit(labelled.detach()), self._logit(pool.detach())])
-        targets = torch.cat([torch.zeros(len(labelled)).to(said), said]).to(logits)
+        targets = torch.zeros_like(logits)
+        targets[len(labelled) :] = self.detect(pool).to(targets) if self.passes else 1.0
         return F.binary_cross_entropy_with_logits(logits, targets)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -251,6 +256,17 @@ class DiscriminatorDetector(Detector):
     def _logit(self, features: Tensor) -> Tensor:
         logit: Tensor = self.net(features.float()).squeeze(1)
         return logit
+
+
+def _refuse_without_spread(labelled: Tensor) -> None:
+    """None where labelled features differ from each other; around a point there is no circle."""
+    if bool(torch.isfinite(labelled).all()) and bool((labelled != labelled[0]).any()):
+        return
+    raise InputError(
+        "stage 1 ended with the same or no finite feature for every labelled picture, so no circle "
+        "can be drawn around them: fit again with a smaller --set schedule.learning_rate, or "
+        "another --backbone."
+    )
 
 
 def create_detector(

@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from ossl.config import RecipeConfig, ScheduleConfig
 from ossl.data.batches import Batch, Plan
-from ossl.errors import InputError
 from ossl.jointspace.losses import prompt_contrast
-from ossl.methods.base import Method, MethodInfo, Phase, Predictions, Scan, Stage
+from ossl.methods.base import LogValues, Method, MethodInfo, Phase, Predictions, Scan, Stage
 from ossl.methods.detectors import create_detector
 from ossl.models.backbone import Backbone
 from ossl.models.frozen import freeze
@@ -50,11 +49,6 @@ class OpenPrompt(Method):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        if recipe.train_encoder == "never" and not encoder.pretrained:
-            raise InputError(
-                f"--backbone {encoder.name} has no pretrained weights and the recipe never trains "
-                "it: pass --weights, take --backbone lite0, or --set recipe.train_encoder=always."
-            )
         self.recipe = recipe
         self.dtype = dtype
         self.encoder = encoder
@@ -111,10 +105,13 @@ class OpenPrompt(Method):
         """Freeze the encoder in stage 2, and in stage 1 too unless it is to be trained."""
         learns = stage.name == "labelled" and self.trains_encoder
         self.encoder.requires_grad_(learns)
+        # Convolutions in bf16 are faster over channels-last memory, on the CPU too.
+        self.encoder.to(memory_format=torch.channels_last)
         self.head.requires_grad_(stage.name == "labelled")
+        self.zero_grad(set_to_none=True)  # of the stage before: what is frozen keeps no gradient
         self._frozen = () if learns else (freeze(self.encoder, dtype=self.dtype),)
 
-    def begin(self, stage: Stage, scan: Scan) -> dict[str, float]:
+    def begin(self, stage: Stage, scan: Scan) -> LogValues:
         """The values to log after stage 2's start: teacher from student, first boundary."""
         if stage.name != "pool":
             return {}
@@ -203,11 +200,13 @@ class OpenPrompt(Method):
         return {"consistency_loss": self.detector.consistency(student, teacher)}
 
     def after_step(self, phase: Phase) -> None:
-        """Move the teacher towards the student (row 15); stage 1 has no teacher yet."""
-        if phase.name != LABELLED:
-            self.teacher.update()
+        """Move the teacher of the prompt that took the step (row 15); stage 1 has none yet."""
+        if phase.name == STUDENT:
+            self.teacher.update("prompt")
+        elif phase.name == OUTLIERS:
+            self.teacher.update("outlier_prompt")
 
-    def end_phase(self, phase: Phase, scan: Scan) -> dict[str, float]:
+    def end_phase(self, phase: Phase, scan: Scan) -> LogValues:
         """The values to log after the pass that ends an epoch of the student (row 10)."""
         if phase.name != STUDENT:
             return {}

@@ -124,7 +124,7 @@ class VisualPrompt(nn.Module):
         if size < 0 or size > biggest:
             raise InputError(
                 f"a {template} prompt of {size} pixels does not fit a picture of {image_size}: "
-                f"choose a prompt size from 0 to {biggest}."
+                f"choose a prompt size (recipe.prompt.size) from 0 to {biggest}."
             )
         if placement == "surround" and template != "padding":
             raise InputError(

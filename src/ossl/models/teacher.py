@@ -66,10 +66,15 @@ class Ema(nn.Module):
         self.updates.zero_()
 
     @torch.no_grad()
-    def update(self) -> None:
-        """Nothing; moves the teacher one step towards the student."""
+    def update(self, *names: str) -> None:
+        """Nothing; moves the teacher one step towards the student, in the named parts or in all.
+
+        A part that took no step has nothing to be averaged over, so it is left out by its name.
+        """
         weight = 1.0 - self.current_decay()
         for name, student in self._students:
+            if names and name not in names:
+                continue
             teacher = self.copies[name]
             for slow, fast in zip(teacher.parameters(), student.parameters(), strict=True):
                 slow.lerp_(fast.to(slow.dtype), weight)

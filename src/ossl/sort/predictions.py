@@ -11,10 +11,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from ossl.data.pictures import Rejected
-from ossl.files import write_whole
+from ossl.data.task import REJECTED_FILE
+from ossl.errors import InputError
+from ossl.files import check_writable, write_whole
 from ossl.methods.base import Predictions
 
 COLUMNS = ("path", "label", "confidence", "outlier_score", "is_outlier")
+FILES = ("predictions.parquet", "predictions.csv", REJECTED_FILE)
 
 
 def prediction_table(
@@ -33,15 +36,28 @@ def prediction_table(
     return pa.table(dict(zip(COLUMNS, columns, strict=True)))
 
 
+def check_folder(folder: Path) -> None:
+    """Refuse in one line a folder that holds predictions or cannot be written to."""
+    for name in FILES:
+        if (folder / name).exists():
+            raise InputError(f"--out {folder} already holds {name}; name another folder.")
+    check_writable(folder)
+
+
 def write_predictions(folder: Path, table: pa.Table, rejected: Sequence[Rejected]) -> None:
     """Write the three files whole."""
     write_whole(folder / "predictions.parquet", lambda path: pq.write_table(table, path))
     write_whole(folder / "predictions.csv", lambda path: pa_csv.write_csv(table, path))
+    write_rejected(folder / REJECTED_FILE, rejected)
 
-    def write_rejected(path: Path) -> None:
+
+def write_rejected(place: Path, rejected: Sequence[Rejected]) -> None:
+    """Write a row with the reason for every file that was left out."""
+
+    def write(path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["path", "reason"])
             writer.writerows((entry.path, entry.reason) for entry in rejected)
 
-    write_whole(folder / "rejected_files.csv", write_rejected)
+    write_whole(place, write)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ossl.errors import InputError
@@ -25,6 +25,7 @@ class Position:
     epoch: int = 0
     step: int = 0  # optimiser steps of the whole run
     journal: int = 0  # bytes
+    bad: dict[str, int] = field(default_factory=dict)  # by phase: last steps that were not finite
 
 
 Optimisers = dict[str, tuple[torch.optim.SGD, dict[str, nn.Parameter]]]  # by phase
@@ -59,7 +60,7 @@ def read_position(path: Path) -> Position:
     try:
         with safe_open(path, "pt") as file:
             return Position(**json.loads(file.metadata()["position"]))
-    except Exception as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{path} cannot be read ({error}); remove it to resume from the one before."
         ) from error
@@ -68,7 +69,13 @@ def read_position(path: Path) -> Position:
 def restore_model(path: Path, method: Method, device: torch.device) -> None:
     """Put a checkpoint's model and joint space into a method."""
     tensors = read_tensors(path)
-    method.load_state_dict(_under(tensors, "model/"))
+    try:
+        method.load_state_dict(_under(tensors, "model/"))
+    except RuntimeError as error:
+        raise InputError(
+            f"{path} does not fit the run's config.json: was one of them changed? Fit the run "
+            "again with --overwrite."
+        ) from error
     joint_space = _under(tensors, "jointspace/")
     method.load_joint_space({name: tensor.to(device) for name, tensor in joint_space.items()})
 
@@ -80,7 +87,10 @@ def restore_optimisers(path: Path, optimisers: Optimisers) -> None:
         momenta = _under(tensors, f"optimiser/{phase}/")
         for name, momentum in momenta.items():
             parameter = parameters[name]
-            optimiser.state[parameter]["momentum_buffer"] = momentum.to(parameter.device)
+            # In the parameter's own memory format, as the optimiser would have made it: in another
+            # one it may be added up by other instructions, and so not to the last bit.
+            buffer = torch.empty_like(parameter, requires_grad=False)
+            optimiser.state[parameter]["momentum_buffer"] = buffer.copy_(momentum)
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

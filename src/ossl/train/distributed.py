@@ -11,28 +11,36 @@ from accelerate import Accelerator
 from accelerate.utils import gather
 from torch import Tensor, nn
 
+from ossl.data.store import Pictures
 from ossl.methods.base import Scan
 
 
-def sync_gradients(parameters: list[nn.Parameter], world: int) -> None:
-    """Average gradients over processes in one exchange."""
+def mean_over_processes(values: Tensor, world: int) -> Tensor:
+    """The mean of a tensor over all processes; each gets the same, to the last bit."""
     if world == 1:
-        return
-    for parameter in parameters:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
-    dist.all_reduce(flat)
-    flat /= world
-    for parameter, part in zip(
-        parameters, torch.split(flat, [p.numel() for p in parameters]), strict=True
-    ):
+        return values
+    total = values.detach().clone()
+    dist.all_reduce(total)
+    return total / world
+
+
+def sync_gradients(parameters: list[nn.Parameter], loss: Tensor, world: int) -> Tensor:
+    """The loss averaged over processes, as the gradients then are too, in one exchange."""
+    if world == 1:
+        return loss.detach()
+    gradients = [
+        torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        for parameter in parameters
+    ]
+    flat = torch.cat([loss.detach().view(1), *(gradient.flatten() for gradient in gradients)])
+    flat = mean_over_processes(flat, world)
+    parts = torch.split(flat, [1, *(p.numel() for p in parameters)])
+    for parameter, part in zip(parameters, parts[1:], strict=True):
         parameter.grad = part.view_as(parameter)
+    return parts[0].squeeze()
 
 
-def make_scan(
-    labelled: Any, pool: Any, accelerator: Accelerator, batch: int
-) -> Scan:
+def make_scan(labelled: Pictures, pool: Pictures, accelerator: Accelerator, batch: int) -> Scan:
     """The pass over all pictures of one side: each process encodes a block, all get the whole."""
 
     def scan(which: Literal["labelled", "pool"], encode: Callable[[Tensor], Tensor]) -> Tensor:
@@ -40,11 +48,15 @@ def make_scan(
         count, world = len(pictures), accelerator.num_processes
         block = -(-count // world)  # the last block repeats its last picture to fill up
         start = accelerator.process_index * block
-        parts = []
-        for low in range(start, start + block, batch):
-            indices = torch.arange(low, min(low + batch, start + block)).clamp(max=count - 1)
-            parts.append(encode(pictures.take(indices).to(accelerator.device)))
-        features: Tensor = torch.cat(parts)
+        features: Tensor | None = None
+        for low in range(0, block, batch):
+            high = min(low + batch, block)
+            indices = torch.arange(start + low, start + high).clamp(max=count - 1)
+            part = encode(pictures.take(indices).to(accelerator.device))
+            if features is None:  # filled as it goes: a list to join would hold everything twice
+                features = part.new_empty((block, *part.shape[1:]))
+            features[low:high] = part
+        assert features is not None  # no source is empty
         if world > 1:
             features = gather(features)
         return features[:count]
@@ -52,26 +64,28 @@ def make_scan(
     return scan
 
 
-class _SumOverProcesses(torch.autograd.Function):
-    """A sum over processes whose gradient is the sum over processes too."""
+class _GatherOverProcesses(torch.autograd.Function):
+    """Every process's values, [world, …]; their gradient is what all processes made of them."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:  # noqa: ARG004 — autograd's signature
-        total = values.clone()
-        dist.all_reduce(total)
-        return total
+        parts = [torch.empty_like(values) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, values)
+        return torch.stack(parts)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ARG004 — autograd's signature
         total = gradients[0].clone()
         dist.all_reduce(total)
-        return total
+        mine: Tensor = total[dist.get_rank()]
+        return mine
 
 
 class SyncedBatchNorm2d(nn.BatchNorm2d):
     """Batch normalisation by the statistics of the global batch, on any backend.
 
     `torch.nn.SyncBatchNorm` runs on GPUs only, and two CPU processes are to learn what one does.
+    Every process has as many pictures as any other.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -80,40 +94,56 @@ class SyncedBatchNorm2d(nn.BatchNorm2d):
             return super().forward(input)
         x = input.float()
         n = x.numel() // x.shape[1]
-        moments = torch.stack([x.mean(dim=(0, 2, 3)), x.square().mean(dim=(0, 2, 3))])
-        world = dist.get_world_size()
-        mean, square = (_SumOverProcesses.apply(moments) / world).unbind()
-        variance = square - mean.square()
-        if self.running_mean is not None and self.running_var is not None:
-            with torch.no_grad():
-                rate = self.momentum if self.momentum is not None else 0.1
-                unbiased = variance * (n * world / max(n * world - 1, 1))
-                self.running_mean.lerp_(mean, rate)
-                self.running_var.lerp_(unbiased, rate)
-                if self.num_batches_tracked is not None:
-                    self.num_batches_tracked += 1
+        variance, mean = torch.var_mean(x, dim=(0, 2, 3), correction=0)
+        both: Tensor = _GatherOverProcesses.apply(torch.stack([mean, variance]))
+        means, variances = both.unbind(1)
+        mean = means.mean(dim=0)
+        # Within and between processes; E[x²] − E[x]² would cancel, below zero for a dead channel.
+        variance = (variances + (means - mean).square()).mean(dim=0)
+        self._follow(mean.detach(), variance.detach(), n * len(means))
         shape = (1, -1, 1, 1)
-        scale = (variance + self.eps).rsqrt().view(shape)
-        out = (x - mean.view(shape)) * scale
+        out = (x - mean.view(shape)) * (variance + self.eps).rsqrt().view(shape)
         if self.affine:
             out = out * self.weight.view(shape) + self.bias.view(shape)
         return out.to(input.dtype)
 
+    def _follow(self, mean: Tensor, variance: Tensor, count: int) -> None:
+        """Move the running statistics towards those of a batch of `count` values."""
+        if self.running_mean is None or self.running_var is None:
+            return
+        rate = self.momentum
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked += 1
+            if rate is None:  # the mean over all batches so far
+                rate = 1.0 / float(self.num_batches_tracked)
+        assert rate is not None
+        self.running_mean.lerp_(mean, rate)
+        self.running_var.lerp_(variance * (count / max(count - 1, 1)), rate)
+
+
+class SyncedBatchNormAct2d(SyncedBatchNorm2d):
+    """The same for timm's layer that fuses a dropout and an activation into the normalisation."""
+
+    drop: nn.Module
+    act: nn.Module
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The normalised input, activated."""
+        activated: Tensor = self.act(self.drop(super().forward(input)))
+        return activated
+
 
 def sync_batch_norms(module: nn.Module) -> list[str]:
-    """The names of normalisations left with each process's own statistics; the others are synced.
-
-    Layers that fuse an activation into the normalisation (timm's) are not known here.
-    """
+    """The names of normalisations left with each process's own statistics; others are synced."""
     left = []
     for name, child in module.named_modules():
+        # Another class in place keeps weights, buffers and references as they are.
         if type(child) is nn.BatchNorm2d:
-            child.__class__ = SyncedBatchNorm2d  # keeps weights, buffers and references as they are
+            child.__class__ = SyncedBatchNorm2d
+        elif isinstance(child, nn.BatchNorm2d) and hasattr(child, "drop") and hasattr(child, "act"):
+            child.__class__ = SyncedBatchNormAct2d
         elif isinstance(child, nn.modules.batchnorm._BatchNorm) and not isinstance(
             child, SyncedBatchNorm2d
         ):
             left.append(name)
     return left
-
-
-

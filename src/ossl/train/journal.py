@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +14,39 @@ from ossl.errors import InputError
 
 
 class Journal:
-    """`journal.jsonl` of a run: one object a line, appended and flushed at once."""
+    """`journal.jsonl` of a run: one object a line, appended and flushed at once.
 
-    def __init__(self, run: Path, tensorboard: bool | None = None) -> None:
+    A run that goes on keeps the first `kept` bytes of it, which tell of `step` steps; what was
+    written after them is dropped, in TensorBoard too, because it will be done again. `seconds`
+    counts on from there, without the time in between.
+    """
+
+    def __init__(
+        self, run: Path, *, kept: int = 0, step: int = 0, tensorboard: bool | None = None
+    ) -> None:
         self.path = run / "journal.jsonl"
-        self.started = time.monotonic()
-        self._file = self.path.open("a", encoding="utf-8")
+        self._file = self.path.open("ab")
+        self._file.truncate(min(kept, self.path.stat().st_size))
+        self._file.seek(0, 2)
+        self.started = time.monotonic() - _last_seconds(self.path)
         self._board: Any = None
         if tensorboard is None:
             tensorboard = importlib.util.find_spec("tensorboard") is not None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(str(run / "tensorboard"))
+            self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
 
-    def write(self, event: str, values: dict[str, Any], step: int | None = None) -> None:
-        """Append one line; numbers go to TensorBoard under `event/name` as well."""
+    def write(self, event: str, values: Mapping[str, object], step: int | None = None) -> None:
+        """Append one line; numbers go to TensorBoard under `event/name` as well.
+
+        What is not a finite number is null: JSON has no NaN.
+        """
         seconds = round(time.monotonic() - self.started, 3)
-        entry = {"event": event, "seconds": seconds, "step": step, **values}
+        plain = {name: _finite(value) for name, value in values.items()}
+        entry = {"event": event, "seconds": seconds, "step": step, **plain}
         try:
-            self._file.write(json.dumps(entry) + "\n")
+            self._file.write((json.dumps(entry, allow_nan=False) + "\n").encode())
             self._file.flush()
         except OSError as error:
             raise InputError(
@@ -46,14 +61,18 @@ class Journal:
         """The journal's length in bytes, for a checkpoint."""
         return self._file.tell()
 
-    def rewind(self, position: int) -> None:
-        """Drop what was written after a checkpoint, because it will be done again."""
-        if position <= self.path.stat().st_size:
-            self._file.truncate(position)
-        self._file.seek(0, 2)
-
     def close(self) -> None:
         """Close the files."""
         self._file.close()
         if self._board is not None:
             self._board.close()
+
+
+def _finite(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _last_seconds(path: Path) -> float:
+    """The time of the journal's last line, 0 without one."""
+    lines = path.read_bytes().splitlines()
+    return float(json.loads(lines[-1])["seconds"]) if lines else 0.0

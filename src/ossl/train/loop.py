@@ -8,16 +8,16 @@ A run's folder while it trains:
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from ossl.data.batches import Batch, Batches, Share
+from ossl.data.batches import Batches, Share
 from ossl.data.store import Pictures
 from ossl.methods.base import Method, Phase, Stage
 from ossl.progress import Progress
@@ -30,17 +30,18 @@ from ossl.train.checkpoint import (
     restore_optimisers,
     save_checkpoint,
 )
-from ossl.train.distributed import make_scan, sync_batch_norms, sync_gradients
+from ossl.train.distributed import make_scan, sync_batch_norms
 from ossl.train.journal import Journal
+from ossl.train.step import log_step, running_statistics, train_step
 
 LOG_EVERY = 10  # steps
 SCAN_BATCH = 256  # pictures
-NAN_TOLERANCE = 3  # steps in a row without a finite loss and gradient
+NAN_TOLERANCE = 3  # steps of a phase in a row without a finite loss and gradient
 CHECKPOINT_EVERY = 30.0  # seconds; a stage's end is always kept
 
 
 class TrainingDivergedError(RuntimeError):
-    """The loss was not a finite number several steps in a row."""
+    """The loss or its gradient was not a finite number several steps in a row."""
 
 
 def train(
@@ -57,21 +58,22 @@ def train(
     after_epoch: Callable[[Position], None] | None = None,
 ) -> None:
     """Train `method` through all its stages; with `resume`, from the newest checkpoint on."""
-    device = accelerator.device
-    method.to(device)
-    journal = Journal(run) if accelerator.is_main_process else None
+    method.to(accelerator.device)
+
+    # 1. Where to start. Without a checkpoint a resumed run is one that starts again.
+    checkpoint = latest_checkpoint(run / "checkpoints") if resume else None
+    position = Position()
+    if checkpoint is not None:
+        position = read_position(checkpoint)
+        restore_model(checkpoint, method, accelerator.device)
+        progress.say(f"going on from {checkpoint.name}")
+    accelerator.wait_for_everyone()  # all have read the newest before the main process adds one
+    journal = None
+    if accelerator.is_main_process:
+        journal = Journal(run, kept=position.journal, step=position.step)
     if accelerator.num_processes > 1:
         unsynced = sync_batch_norms(method)
         _write(journal, "distributed", {"processes": accelerator.num_processes, "local": unsynced})
-
-    # 1. Where to start.
-    checkpoint = latest_checkpoint(run / "checkpoints") if resume else None
-    position = read_position(checkpoint) if checkpoint else Position()
-    if checkpoint is not None:
-        restore_model(checkpoint, method, device)
-        if journal is not None:
-            journal.rewind(position.journal)
-        progress.say(f"going on from {checkpoint.name}")
 
     # 2. Stage by stage.
     scan = make_scan(labelled, pool, accelerator, SCAN_BATCH)
@@ -90,30 +92,21 @@ def train(
                 restore_optimisers(checkpoint, optimisers)
             steps = sum(phase.steps for phase in stage.phases)
             task = progress.task(stage.title, (stage.epochs - position.epoch) * steps, "steps")
+            work = _Work(method, stage, optimisers, accelerator, journal, dict(position.bad))
 
             # 3. Epoch by epoch; every epoch draws from a seed of its own, so none needs another's.
             for epoch in range(position.epoch, stage.epochs):
                 step = position.step
                 for number, phase in enumerate(stage.phases):
                     words = [seed, index, number, epoch]
-                    step = _run_phase(
-                        method,
-                        stage,
-                        phase,
-                        epoch,
-                        step,
-                        _batches(method, phase, labelled, pool, words, accelerator),
-                        optimisers,
-                        accelerator,
-                        journal,
-                        task.advance,
-                    )
+                    batches = _batches(method, phase, labelled, pool, words, accelerator)
+                    step = _run_phase(work, phase, epoch, step, batches, task.advance)
                     method.eval()
                     values = method.end_phase(phase, scan)
                     where = {"stage": stage.name, "phase": phase.name, "epoch": epoch + 1}
                     _write(journal, "epoch", {**where, **values}, step)
                 written = journal.position() if journal else 0
-                position = Position(index, epoch + 1, step, written)
+                position = Position(index, epoch + 1, step, written, dict(work.bad))
                 last = epoch + 1 == stage.epochs
                 if accelerator.is_main_process and (
                     last or time.monotonic() - last_saved >= checkpoint_every
@@ -130,92 +123,84 @@ def train(
     method.eval()
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What the phases of a stage have in common."""
+
+    method: Method
+    stage: Stage
+    optimisers: Optimisers
+    accelerator: Accelerator
+    journal: Journal | None
+    # By phase, how many of its last steps in a row were not finite. Kept from epoch to epoch: a
+    # phase of fewer than NAN_TOLERANCE steps would never be stopped otherwise.
+    bad: dict[str, int]
+
+
 def _run_phase(
-    method: Method,
-    stage: Stage,
+    work: _Work,
     phase: Phase,
     epoch: int,
     step: int,
     batches: Batches | None,
-    optimisers: Optimisers,
-    accelerator: Accelerator,
-    journal: Journal | None,
     advance: Callable[[int, str | None], None],
 ) -> int:
     """The number of steps of the whole run after one phase of one epoch."""
+    where = {"stage": work.stage.name, "phase": phase.name, "epoch": epoch + 1}
     if batches is None:
         advance(phase.steps, None)
-        _write(journal, "skipped", {"phase": phase.name, "why": "its choice of the pool is empty"})
+        why = "there is nothing of the pool for it to learn from"
+        _write(work.journal, "skipped", {**where, "why": why}, step)
         return step
-    optimiser, _ = optimisers[phase.name]
-    rate = phase.learning_rate * stage.rate_factor(epoch)
+    optimiser, _ = work.optimisers[phase.name]
+    rate = phase.learning_rate * work.stage.rate_factor(epoch)
     for group in optimiser.param_groups:
         group["lr"] = rate
-    method.train()
-    bad = 0
+    work.method.train()
+    statistics = running_statistics(work.method)
     logged: list[dict[str, Tensor]] = []
-    started = time.monotonic()
+    done, started = 0, time.monotonic()
     for number in range(phase.steps):
-        batch = next(batches)
-        losses, finite = train_step(method, batch, phase, optimiser, accelerator, stage)
+        losses, finite = train_step(
+            work.method, next(batches), phase, optimiser, work.accelerator, work.stage, statistics
+        )
         step += 1
-        bad = 0 if finite else bad + 1
-        if bad == NAN_TOLERANCE:
-            raise TrainingDivergedError(_divergence(stage, phase, step, rate, losses))
-        logged.append(losses)
+        done += 1
+        if finite:
+            logged.append(losses)
+            work.bad[phase.name] = 0
+        else:
+            _count_bad_step(work, phase, where, step, rate, losses)
         if (number + 1) % LOG_EVERY == 0 or number + 1 == phase.steps:
-            seconds = time.monotonic() - started
-            total = log_step(journal, stage, phase, epoch, step, rate, logged, seconds)
-            advance(len(logged), f"loss {total:.3f}")
-            logged, started = [], time.monotonic()
+            speed = done / max(time.monotonic() - started, 1e-9)
+            note = None
+            if logged:
+                values = {**where, "rate": rate, "steps_per_second": round(speed, 3)}
+                note = f"loss {log_step(work.journal, values, step, logged, work.accelerator):.3f}"
+            advance(done, note)
+            logged, done, started = [], 0, time.monotonic()
     return step
 
 
-def log_step(
-    journal: Journal | None,
-    stage: Stage,
+def _count_bad_step(
+    work: _Work,
     phase: Phase,
-    epoch: int,
+    where: Mapping[str, object],
     step: int,
     rate: float,
-    logged: list[dict[str, Tensor]],
-    seconds: float,
-) -> float:
-    """The summed loss, after writing the means of the last few steps to the journal."""
-    means = {
-        name: float(torch.stack([entry[name] for entry in logged]).mean()) for name in logged[0]
-    }
-    where = {"stage": stage.name, "phase": phase.name, "epoch": epoch + 1, "rate": rate}
-    speed = {"steps_per_second": round(len(logged) / max(seconds, 1e-9), 3)}
-    _write(journal, "step", {**where, **means, **speed}, step)
-    return sum(value for name, value in means.items() if name.endswith("_loss"))
-
-
-def train_step(
-    method: Method,
-    batch: Batch,
-    phase: Phase,
-    optimiser: torch.optim.Optimizer,
-    accelerator: Accelerator,
-    stage: Stage,
-) -> tuple[dict[str, Tensor], bool]:
-    """The named parts of one step, and whether it was finite and so taken."""
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    with torch.autocast(
-        accelerator.device.type, dtype=torch.bfloat16, enabled=stage.mixed_precision
-    ):
-        parts = method(batch, phase)
-    loss = torch.stack([part for name, part in parts.items() if name.endswith("_loss")]).sum()
-    optimiser.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    sync_gradients(parameters, accelerator.num_processes)
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    size = torch.nn.utils.get_total_norm(gradients) if gradients else loss.detach()
-    finite = math.isfinite(float(size))  # the same in every process, as the gradients are
-    if finite:
-        optimiser.step()
-        method.after_step(phase)
-    return {name: part.detach() for name, part in parts.items()}, finite
+    losses: dict[str, Tensor],
+) -> None:
+    """Log a step that was not taken; stop at the last one that is borne."""
+    values = {name: float(value) for name, value in losses.items()}
+    in_a_row = work.bad[phase.name] = work.bad.get(phase.name, 0) + 1
+    _write(work.journal, "bad_step", {**where, "rate": rate, "in_a_row": in_a_row, **values}, step)
+    if in_a_row >= NAN_TOLERANCE:
+        shown = ", ".join(f"{name} {value:.3g}" for name, value in values.items())
+        raise TrainingDivergedError(
+            f"training diverged: {NAN_TOLERANCE} steps in a row without a finite loss and gradient "
+            f"(stage {work.stage.name}, phase {phase.name}, step {step}, learning rate {rate:g}; "
+            f"{shown}). A smaller --set schedule.learning_rate usually mends it."
+        )
 
 
 def _batches(
@@ -256,19 +241,8 @@ def _optimisers(method: Method, stage: Stage) -> Optimisers:
     return optimisers
 
 
-def _divergence(
-    stage: Stage, phase: Phase, step: int, rate: float, losses: dict[str, Tensor]
-) -> str:
-    shown = ", ".join(f"{name} {float(value):.3g}" for name, value in losses.items())
-    return (
-        f"training diverged: {NAN_TOLERANCE} steps in a row without a finite loss and gradient "
-        f"(stage {stage.name}, phase {phase.name}, step {step}, learning rate {rate:g}; {shown}). "
-        "The last checkpoint is whole; a smaller schedule.learning_rate usually mends it."
-    )
-
-
 def _write(
     journal: Journal | None, event: str, values: Mapping[str, object], step: int | None = None
 ) -> None:
     if journal is not None:
-        journal.write(event, dict(values), step)
+        journal.write(event, values, step)
