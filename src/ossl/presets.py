@@ -37,7 +37,7 @@ FULL = ScheduleConfig(
     labelled_epochs=100, labelled_steps=100, pool_epochs=500, pool_steps=380, outlier_steps=40
 )
 DESK = ScheduleConfig(
-    labelled_epochs=20, labelled_steps=100, pool_epochs=4, pool_steps=50, outlier_steps=10
+    labelled_epochs=12, labelled_steps=100, pool_epochs=4, pool_steps=50, outlier_steps=10
 )
 # With a pretrained encoder only the prompt and the linear classifier learn in stage 1.
 EVERYDAY = ScheduleConfig(
