@@ -27,7 +27,7 @@ from ossl.data.store import load
 from ossl.errors import InputError
 from ossl.methods import create_encoder, create_method
 from ossl.methods.openprompt import OpenPrompt
-from ossl.train.distributed import make_scan
+from ossl.train.distributed import DataScan
 from ossl.train.journal import Journal
 from ossl.train.step import log_step, train_step
 
@@ -72,7 +72,7 @@ def bench_step(
     stage = method.stages[1]
     phase = stage.phases[0]
     method.enter(stage)
-    method.begin(stage, make_scan(labelled, pool, accelerator, pool_batch))
+    method.begin(stage, DataScan(labelled, pool, accelerator, pool_batch))
     method.train()
     parameters = method.trained(phase)
     optimiser = torch.optim.SGD(parameters.values(), lr=phase.learning_rate, momentum=0.9)

@@ -59,7 +59,10 @@ class RecipeConfig:
     circle_limit: Positive = 0.5  # row 9: λ
     threshold: Literal["circle", "mixture"] = "circle"  # where λ comes from: given, or the pool
     centre_rounds: Annotated[int, Field(ge=1)] = 1  # row 10: detections per pass over the pool
-    detector: Literal["joint_space", "discriminator"] = "joint_space"  # row 17
+    # row 17; "evidence" is the default recipe's joint space
+    detector: Literal["joint_space", "discriminator", "evidence"] = "joint_space"
+    # row 4: how C is fitted; "closed_form" where the features are frozen, else by gradient too
+    head: Literal["gradient", "closed_form"] = "gradient"
     pseudo_threshold: Fraction = 0.7  # row 11: η, smallest confidence of a pseudo-label
     pseudo_labels: Literal["teacher", "student"] = "teacher"  # row 11
     consistency: Literal["signed", "absolute"] = "signed"  # row 12

@@ -23,11 +23,15 @@ from ossl.config import (
 from ossl.errors import InputError, unknown_name
 
 # The paper's method to the letter where the letter can run, and the one given without asking:
-# the paper's, in a space whitened by the pool, with λ where the pool's scores fall in two.
+# known and outlier centres in a whitened space, with evidence weighed from the data at hand.
 RECIPES: dict[str, RecipeConfig] = {
     "paper": RecipeConfig(),
     "default": RecipeConfig(
-        space="whitened_unit", threshold="mixture", train_encoder="auto", centre_rounds=3
+        prompt=PromptConfig(size=0),
+        contrast=False,
+        train_encoder="auto",
+        detector="evidence",
+        head="closed_form",
     ),
 }
 

@@ -131,7 +131,7 @@ class RunFolder:
         self, model: dict[str, Tensor], joint_space: dict[str, Tensor], classes: tuple[str, ...]
     ) -> None:
         """Write `model.safetensors` and `jointspace.safetensors`."""
-        header = {"classes": json.dumps(classes), "format": "pt"}
+        header = {"classes": json.dumps(classes)}  # one key: two come in any order
         write_tensors(self.path / "model.safetensors", model, header)
         write_tensors(self.path / "jointspace.safetensors", joint_space, {"format": "pt"})
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ossl.config import RecipeConfig
 from ossl.errors import InputError
-from ossl.methods.detectors import CircleDetector, DiscriminatorDetector, create_detector
+from ossl.methods.detectors import CircleDetector, DiscriminatorDetector
 from tests.reference import jointspace as slow
 
 
@@ -38,7 +38,7 @@ def circle(**changes: Any) -> CircleDetector:
 def test_the_start_is_the_papers_by_hand(space: str, rounds: int) -> None:
     labelled, pool = features()
     detector = circle(space=space, centre_rounds=rounds, circle_limit=0.7)
-    values = detector.initialise(labelled, pool)
+    values = detector.initialise(labelled, pool, torch.zeros(0))
     assert detector.centres is not None
 
     # 1. one cluster of the labelled, 2. its tangents, 3. the one that finds most, 4. two centres
@@ -78,7 +78,7 @@ def test_the_start_is_the_papers_by_hand(space: str, rounds: int) -> None:
 def test_without_an_outlier_its_centre_is_the_tangent_point_and_the_log_says_so() -> None:
     labelled, pool = features()
     detector = circle(tangent_tolerance=10.0, circle_limit=100.0)
-    values = detector.initialise(labelled, pool[:20])
+    values = detector.initialise(labelled, pool[:20], torch.zeros(0))
     assert values["tangent_outlier_rate"] == 0
     assert values["note"] == "no outlier was detected: the outlier centre stays"
     assert detector.centres is not None
@@ -91,7 +91,7 @@ def test_without_an_outlier_its_centre_is_the_tangent_point_and_the_log_says_so(
 def test_an_empty_side_keeps_its_centre_and_the_log_says_so() -> None:
     labelled, pool = features()
     detector = circle()
-    detector.initialise(labelled, pool)
+    detector.initialise(labelled, pool, torch.zeros(0))
     before = detector.centres
     assert before is not None
     detector.limit = 1e9
@@ -105,7 +105,7 @@ def test_an_empty_side_keeps_its_centre_and_the_log_says_so() -> None:
 def test_lambda_from_the_pool_finds_the_outliers_by_itself() -> None:
     labelled, pool = features(outliers=20)
     detector = circle(space="whitened_unit", threshold="mixture", centre_rounds=3)
-    detector.initialise(labelled, pool)
+    detector.initialise(labelled, pool, torch.zeros(0))
     assert detector.detect(pool).tolist() == [False] * 20 + [True] * 20
     assert detector.share == pytest.approx(0.5, abs=0.05)
     assert not detector.detect(labelled).any()
@@ -114,7 +114,7 @@ def test_lambda_from_the_pool_finds_the_outliers_by_itself() -> None:
 @pytest.mark.parametrize("bad", [0.0, math.nan])
 def test_features_without_any_spread_are_refused(bad: float) -> None:
     with pytest.raises(InputError, match="same or no finite feature"):
-        circle().initialise(torch.full((4, 3), bad), torch.randn(5, 3))
+        circle().initialise(torch.full((4, 3), bad), torch.randn(5, 3), torch.zeros(0))
 
 
 def test_what_is_kept_scores_the_same() -> None:
@@ -123,7 +123,7 @@ def test_what_is_kept_scores_the_same() -> None:
         detector, other = circle(**settings), circle(**settings)
         other.load_tensors(detector.tensors())  # nothing to keep yet
         assert other.share is None
-        detector.initialise(labelled, pool)
+        detector.initialise(labelled, pool, torch.zeros(0))
         other.load_tensors(detector.tensors())
         assert torch.equal(other.score(pool), detector.score(pool))
         assert (other.limit, other.share) == (detector.limit, detector.share)
@@ -135,9 +135,7 @@ def test_what_is_kept_scores_the_same() -> None:
 
 
 def discriminator(width: int = 4) -> DiscriminatorDetector:
-    made = create_detector("discriminator", RecipeConfig(), width, seed=0)
-    assert isinstance(made, DiscriminatorDetector)
-    return made
+    return DiscriminatorDetector(width, seed=0)
 
 
 def test_the_discriminator_has_two_layers_and_draws_from_its_seed() -> None:

@@ -27,7 +27,7 @@ def circle(**changes: Any) -> CircleDetector:
 
 def drawn(**changes: Any) -> tuple[CircleDetector, dict[str, float | str]]:
     detector = circle(**changes)
-    return detector, detector.initialise(LABELLED, POOL)
+    return detector, detector.initialise(LABELLED, POOL, torch.zeros(0))
 
 
 def in_stage_two(**changes: Any) -> OpenPrompt:
@@ -81,8 +81,8 @@ def candidates() -> None:
     """Rows 6 and 8: the furthest lies up, the outliers to the right, as a later tangent sees."""
     labelled = torch.tensor([[0.0, 1.2], [0.0, -1.2], [1.0, 0.0], [-1.0, 0.0]])
     pool = torch.tensor([[3.0, 0.0], [4.0, 0.0], [0.0, 0.0], [0.0, 0.01]])
-    one = circle(space="raw", candidates=1).initialise(labelled, pool)
-    four = circle(space="raw", candidates=4).initialise(labelled, pool)
+    one = circle(space="raw", candidates=1).initialise(labelled, pool, torch.zeros(0))
+    four = circle(space="raw", candidates=4).initialise(labelled, pool, torch.zeros(0))
     assert (one["tangent"], one["tangent_outlier_rate"]) == (0, 0.0)
     assert (four["tangent"], four["tangent_outlier_rate"]) == (2, 0.5)
 
@@ -128,7 +128,7 @@ def circle_limit() -> None:
     found = {}
     for limit in (0.2, 1.0, 5.0):
         detector = circle(circle_limit=limit)
-        detector.initialise(LABELLED, POOL)
+        detector.initialise(LABELLED, POOL, torch.zeros(0))
         found[limit] = int(detector.detect(POOL).sum())
         assert detector.limit == limit
     assert found[0.2] > found[1.0] >= found[5.0]
@@ -184,7 +184,7 @@ def pseudo_labels() -> None:
     for who in ("teacher", "student"):
         made = in_stage_two(pseudo_labels=who, pseudo_threshold=0.0, circle_limit=9.0)
         with torch.no_grad():
-            made.prompt.values.mul_(-3)
+            made.prompt.values.mul_(-30)
         batch = tiny.batch_of(made, "student")
         judge = made.teacher["prompt"] if who == "teacher" else made.prompt
         with torch.no_grad():
@@ -245,12 +245,29 @@ def predict_with() -> None:
     for who in ("teacher", "student"):
         made = in_stage_two(predict_with=who)
         with torch.no_grad():
-            made.prompt.values.mul_(-3)
+            made.prompt.values.mul_(-30)
         made.eval()
         chosen = made.prompt if who == "student" else made.teacher["prompt"]
         with torch.no_grad():
             expected = made.head(made.features(pictures, chosen))
         torch.testing.assert_close(made.predict(pictures).logits, expected)
+
+
+def head() -> None:
+    """Row 4: in closed form only where no gradient moves the features."""
+    for train, size, closed in (("never", 0, True), ("never", 2, False), ("always", 0, False)):
+        made = tiny.method(head="closed_form", train_encoder=train, prompt=PromptConfig(size=size))
+        assert made.fits_head is closed
+        assert (made.stages[0].epochs == 0) is closed
+    assert not tiny.method(train_encoder="never", prompt=PromptConfig(size=0)).fits_head
+    made = tiny.method(head="closed_form", train_encoder="never", prompt=PromptConfig(size=0))
+    drawn = made.head.weight.clone()
+    made.enter(made.stages[1])
+    made.begin(made.stages[1], tiny.scan())
+    pictures = tiny.labelled_pictures()
+    said = made.head(made.features(pictures.data, made.prompt)).argmax(dim=1)
+    assert not torch.equal(made.head.weight, drawn)
+    assert (said == torch.as_tensor(pictures.labels)).float().mean() > 0.5
 
 
 CHECKS: dict[str, Callable[[], None]] = {
@@ -266,6 +283,7 @@ CHECKS: dict[str, Callable[[], None]] = {
         threshold,
         centre_rounds,
         detector,
+        head,
         pseudo_threshold,
         pseudo_labels,
         consistency,

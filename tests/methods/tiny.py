@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -19,7 +19,7 @@ from ossl.methods.base import Phase, Scan, Stage
 from ossl.methods.openprompt import OpenPrompt
 from ossl.models.backbone import Backbone
 from ossl.models.parameters import seeded
-from ossl.train.distributed import make_scan
+from ossl.train.distributed import DataScan
 from ossl.train.step import train_step
 
 SIZE, WIDTH, CLASSES = 16, 8, 3
@@ -105,7 +105,7 @@ def method(
 
 def scan(labelled: MemoryPictures | None = None, pool: MemoryPictures | None = None) -> Scan:
     """The pass over the tiny pictures."""
-    return make_scan(
+    return DataScan(
         labelled or labelled_pictures(), pool or pool_pictures(), Accelerator(cpu=True), 16
     )
 
@@ -158,14 +158,34 @@ def changed(before: dict[str, Tensor], after: nn.Module) -> set[str]:
     return {name for name, value in before.items() if not torch.equal(value, now[name])}
 
 
+@dataclass(frozen=True)
+class FixedScan:
+    """A pass that gives the same features whatever the encoder says."""
+
+    labelled: Tensor
+    pool: Tensor
+
+    @property
+    def labels(self) -> Tensor:
+        """The first picture is of class 0, the second of 1, and so on around."""
+        return torch.arange(len(self.labelled)) % CLASSES
+
+    def labelled_batches(self) -> Iterator[Tensor]:
+        """The tiny labelled pictures, for what wants pixels."""
+        yield from scan().labelled_batches()
+
+    def __call__(
+        self, which: Literal["labelled", "pool"], encode: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """The features of one side."""
+        del encode
+        return self.labelled if which == "labelled" else self.pool
+
+
 def fixed_scan(labelled: Tensor, pool: Tensor) -> Scan:
     """A pass that gives these features whatever the encoder says."""
 
-    def scan(which: Literal["labelled", "pool"], encode: Callable[[Tensor], Tensor]) -> Tensor:
-        del encode
-        return labelled if which == "labelled" else pool
-
-    return scan
+    return FixedScan(labelled, pool)
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from torch.testing import assert_close
 
 from ossl.models.backbone import create_backbone
 from ossl.train.distributed import (
+    DataScan,
     SyncedBatchNorm2d,
     SyncedBatchNormAct2d,
-    make_scan,
     mean_over_processes,
     sync_batch_norms,
     sync_gradients,
@@ -82,10 +82,13 @@ def scans(accelerator: Accelerator) -> None:
         seen += len(pictures)
         return pictures.float().mean(dim=(2, 3))
 
-    found = make_scan(tiny.labelled_pictures(), pool, accelerator, 5)("pool", encode)
+    found = DataScan(tiny.labelled_pictures(), pool, accelerator, 5)("pool", encode)
     assert_close(found, pool.data.float().mean(dim=(2, 3)))
     assert found.device.type == accelerator.device.type
     assert seen == 16  # of 31, and one to fill up
+    batches = list(DataScan(pool, pool, accelerator, 12).labelled_batches())
+    assert_close(torch.cat(batches), pool.data)  # all of them in every process
+    assert [len(batch) for batch in batches] == [11, 11, 9]
 
 
 def main() -> None:

@@ -56,7 +56,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(data: Path, out: Path, *more: str) -> list[str]:
     settings = [part for k, v in SETTINGS.items() for part in ("--set", f"schedule.{k}={v}")]
     return [
-        *("fit", "--preset", "table1/cifar10-50", "--recipe", "default", "--data-root", str(data)),
+        *("fit", "--preset", "table1/cifar10-50", "--recipe", "paper", "--data-root", str(data)),
         *("--device", "cpu", "--precision", "fp32"),
         *("--quiet", "--out", str(out)),
         *settings,
@@ -202,4 +202,4 @@ def test_two_processes_normalise_as_one() -> None:
     """`tests.train.synced` compares in both processes; it prints what it has compared."""
     done = run(in_two_processes("-m", "tests.train.synced"))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split().count("same") == 2
+    assert done.stdout.count("same") == 2  # two processes may write on one line

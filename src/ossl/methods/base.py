@@ -6,7 +6,7 @@ A method never touches an optimiser, a device or a file; the loop never knows a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -61,6 +61,13 @@ class Stage:
 
 class Scan(Protocol):
     """One pass over all labelled or all pool pictures, unaugmented and in order."""
+
+    @property
+    def labels(self) -> Tensor:
+        """The classes of the labelled pictures, in the same order, on the device."""
+
+    def labelled_batches(self) -> Iterator[Tensor]:
+        """All labelled pictures in batches of nearly one size, the same ones in every process."""
 
     def __call__(
         self, which: Literal["labelled", "pool"], encode: Callable[[Tensor], Tensor]

@@ -7,7 +7,6 @@ exchanges one for the other and nothing else.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -43,7 +42,7 @@ class Detector(nn.Module, ABC):
     share: float | None = None
 
     @abstractmethod
-    def initialise(self, labelled: Tensor, pool: Tensor) -> LogValues:
+    def initialise(self, labelled: Tensor, pool: Tensor, labels: Tensor) -> LogValues:
         """The values to log after a first boundary is drawn from stage 1's features."""
 
     @abstractmethod
@@ -86,10 +85,11 @@ class CircleDetector(Detector):
         self.space: Space | None = None
         self.centres: Centres | None = None
 
-    def initialise(self, labelled: Tensor, pool: Tensor) -> LogValues:
+    def initialise(self, labelled: Tensor, pool: Tensor, labels: Tensor) -> LogValues:
         """The values to log after the paper's start: cluster, tangents, candidate, two centres."""
+        del labels  # to the paper's joint space, all known classes are one cluster
         recipe = self.recipe
-        _refuse_without_spread(labelled)
+        refuse_without_spread(labelled)
         # 1. The joint space, and the labelled pictures as one cluster in it (row 5).
         moments = Moments.of(labelled).add(pool)
         self.space = fit_space(recipe.space, labelled, moments, recipe.ridge)
@@ -212,9 +212,9 @@ class DiscriminatorDetector(Detector):
         self.limit = 0.5
         self.passes = 0
 
-    def initialise(self, labelled: Tensor, pool: Tensor) -> LogValues:
+    def initialise(self, labelled: Tensor, pool: Tensor, labels: Tensor) -> LogValues:
         """The values to log of the discriminator as it was drawn at random."""
-        del labelled
+        del labelled, labels
         return {"detected_outlier_share": float(self.detect(pool).float().mean())}
 
     def update(self, labelled: Tensor, pool: Tensor) -> LogValues:
@@ -258,7 +258,7 @@ class DiscriminatorDetector(Detector):
         return logit
 
 
-def _refuse_without_spread(labelled: Tensor) -> None:
+def refuse_without_spread(labelled: Tensor) -> None:
     """None where labelled features differ from each other; around a point there is no circle."""
     if bool(torch.isfinite(labelled).all()) and bool((labelled != labelled[0]).any()):
         return
@@ -267,12 +267,3 @@ def _refuse_without_spread(labelled: Tensor) -> None:
         "can be drawn around them: fit again with a smaller --set schedule.learning_rate, or "
         "another --backbone."
     )
-
-
-def create_detector(
-    kind: Literal["joint_space", "discriminator"], recipe: RecipeConfig, width: int, seed: int
-) -> Detector:
-    """The detector that a recipe names."""
-    if kind == "joint_space":
-        return CircleDetector(recipe)
-    return DiscriminatorDetector(width, seed)

@@ -16,13 +16,16 @@ from torch import Tensor, nn
 
 from ossl.config import RecipeConfig, ScheduleConfig
 from ossl.data.batches import Batch, Plan
+from ossl.jointspace.linear_head import fit_linear_head
 from ossl.jointspace.losses import prompt_contrast
 from ossl.methods.base import LogValues, Method, MethodInfo, Phase, Predictions, Scan, Stage
-from ossl.methods.detectors import create_detector
+from ossl.methods.detectors import CircleDetector, Detector, DiscriminatorDetector
+from ossl.methods.evidence_detector import EvidenceDetector
 from ossl.models.backbone import Backbone
 from ossl.models.frozen import freeze
 from ossl.models.head import Head
 from ossl.models.prompt import VisualPrompt, prompt_size_for
+from ossl.models.statistics import estimating_statistics
 from ossl.models.teacher import Ema
 
 LABELLED, STUDENT, OUTLIERS = "labelled", "student", "outlier_prompt"
@@ -55,10 +58,14 @@ class OpenPrompt(Method):
         self.trains_encoder = recipe.train_encoder == "always" or (
             recipe.train_encoder == "auto" and not encoder.pretrained
         )
+        # With a frozen encoder and no prompt stage 1 is a linear fit on features that stay.
+        self.fits_head = recipe.head == "closed_form" and not (
+            self.trains_encoder or recipe.prompt.size != 0
+        )
         self.head = Head(encoder.width, classes, seed=seed)
         self.prompt = self._new_prompt(seed + 1)
         self.outlier_prompt = self._new_prompt(seed + 2) if recipe.contrast else None
-        self.detector = create_detector(recipe.detector, recipe, encoder.width, seed + 3)
+        self.detector = self._new_detector(seed + 3)
         self.teacher = Ema(self._prompts(), decay=recipe.ema_decay)
         self.outliers = torch.empty(0, dtype=torch.int64)
         self.stages = self._plan(schedule)
@@ -87,7 +94,7 @@ class OpenPrompt(Method):
             Stage(
                 "labelled",
                 "learning from the labelled pictures",
-                schedule.labelled_epochs,
+                0 if self.fits_head else schedule.labelled_epochs,
                 (first,),
                 schedule.decay_at,
                 mixed_precision=self.trains_encoder and self.dtype != torch.float32,
@@ -95,11 +102,16 @@ class OpenPrompt(Method):
             Stage(
                 "pool",
                 "learning from the pool",
-                schedule.pool_epochs,
+                schedule.pool_epochs if self.learns_from_pool else 0,
                 tuple(second),
                 schedule.decay_at,
             ),
         )
+
+    @property
+    def learns_from_pool(self) -> bool:
+        """Whether anything is left for gradients in stage 2."""
+        return self.recipe.prompt.size != 0 or self.recipe.detector == "discriminator"
 
     def enter(self, stage: Stage) -> None:
         """Freeze the encoder in stage 2, and in stage 1 too unless it is to be trained."""
@@ -115,9 +127,12 @@ class OpenPrompt(Method):
         """The values to log after stage 2's start: teacher from student, first boundary."""
         if stage.name != "pool":
             return {}
+        if self.trains_encoder:
+            self._settle_encoder(scan)
         self.teacher.restart()
         labelled, pool = self._scan_features(scan)
-        values = self.detector.initialise(labelled, pool)
+        values: LogValues = self._fit_head(labelled, scan.labels) if self.fits_head else {}
+        values |= self.detector.initialise(labelled, pool, scan.labels)
         self._collect_outliers(pool)
         return values
 
@@ -272,6 +287,24 @@ class OpenPrompt(Method):
 
         return scan("labelled", encode), scan("pool", encode)
 
+    @torch.no_grad()
+    def _settle_encoder(self, scan: Scan) -> None:
+        """Take stage 1's BatchNorm statistics over the labelled pictures, and freeze with them."""
+        with estimating_statistics(self.encoder):
+            for pictures in scan.labelled_batches():
+                self.encoder(self.prompt(self.encoder.normalise(pictures)))
+        self._frozen = (freeze(self.encoder, dtype=self.dtype),)
+
+    @torch.no_grad()
+    def _fit_head(self, labelled: Tensor, labels: Tensor) -> LogValues:
+        fitted = fit_linear_head(labelled.cpu(), labels.cpu(), self.head.out_features)
+        self.head.weight.copy_(fitted.weight)
+        self.head.bias.copy_(fitted.bias)
+        values: LogValues = {"shrinkage": fitted.shrinkage}
+        if fitted.held_out_accuracy is not None:
+            values["held_out_accuracy"] = fitted.held_out_accuracy
+        return values
+
     def _collect_outliers(self, pool_features: Tensor) -> None:
         self.outliers = self.detector.detect(pool_features).nonzero().squeeze(1).cpu()
 
@@ -280,6 +313,13 @@ class OpenPrompt(Method):
         if self.outlier_prompt is not None:
             prompts["outlier_prompt"] = self.outlier_prompt
         return prompts
+
+    def _new_detector(self, seed: int) -> Detector:
+        if self.recipe.detector == "joint_space":
+            return CircleDetector(self.recipe)
+        if self.recipe.detector == "discriminator":
+            return DiscriminatorDetector(self.encoder.width, seed)
+        return EvidenceDetector(seed)
 
     def _new_prompt(self, seed: int) -> VisualPrompt:
         settings, image_size = self.recipe.prompt, self.encoder.image_size

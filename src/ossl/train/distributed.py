@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -12,7 +13,6 @@ from accelerate.utils import gather
 from torch import Tensor, nn
 
 from ossl.data.store import Pictures
-from ossl.methods.base import Scan
 
 
 def mean_over_processes(values: Tensor, world: int) -> Tensor:
@@ -40,19 +40,39 @@ def sync_gradients(parameters: list[nn.Parameter], loss: Tensor, world: int) -> 
     return parts[0].squeeze()
 
 
-def make_scan(labelled: Pictures, pool: Pictures, accelerator: Accelerator, batch: int) -> Scan:
+@dataclass(frozen=True)
+class DataScan:
     """The pass over all pictures of one side: each process encodes a block, all get the whole."""
 
-    def scan(which: Literal["labelled", "pool"], encode: Callable[[Tensor], Tensor]) -> Tensor:
-        pictures = labelled if which == "labelled" else pool
-        count, world = len(pictures), accelerator.num_processes
+    labelled: Pictures
+    pool: Pictures
+    accelerator: Accelerator
+    batch: int  # pictures
+
+    @property
+    def labels(self) -> Tensor:
+        """The classes of the labelled pictures, on the device."""
+        return torch.as_tensor(self.labelled.labels).to(self.accelerator.device)
+
+    def labelled_batches(self) -> Iterator[Tensor]:
+        """All labelled pictures in batches of nearly one size, the same ones in every process."""
+        count = len(self.labelled)
+        for indices in torch.arange(count).chunk(-(-count // self.batch)):
+            yield self.labelled.take(indices).to(self.accelerator.device)
+
+    def __call__(
+        self, which: Literal["labelled", "pool"], encode: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """What `encode` makes of every picture, in order."""
+        pictures = self.labelled if which == "labelled" else self.pool
+        count, world = len(pictures), self.accelerator.num_processes
         block = -(-count // world)  # the last block repeats its last picture to fill up
-        start = accelerator.process_index * block
+        start = self.accelerator.process_index * block
         features: Tensor | None = None
-        for low in range(0, block, batch):
-            high = min(low + batch, block)
+        for low in range(0, block, self.batch):
+            high = min(low + self.batch, block)
             indices = torch.arange(start + low, start + high).clamp(max=count - 1)
-            part = encode(pictures.take(indices).to(accelerator.device))
+            part = encode(pictures.take(indices).to(self.accelerator.device))
             if features is None:  # filled as it goes: a list to join would hold everything twice
                 features = part.new_empty((block, *part.shape[1:]))
             features[low:high] = part
@@ -60,8 +80,6 @@ def make_scan(labelled: Pictures, pool: Pictures, accelerator: Accelerator, batc
         if world > 1:
             features = gather(features)
         return features[:count]
-
-    return scan
 
 
 class _GatherOverProcesses(torch.autograd.Function):

@@ -30,7 +30,7 @@ from ossl.train.checkpoint import (
     restore_optimisers,
     save_checkpoint,
 )
-from ossl.train.distributed import make_scan, sync_batch_norms
+from ossl.train.distributed import DataScan, sync_batch_norms
 from ossl.train.journal import Journal
 from ossl.train.step import log_step, running_statistics, train_step
 
@@ -76,7 +76,7 @@ def train(
         _write(journal, "distributed", {"processes": accelerator.num_processes, "local": unsynced})
 
     # 2. Stage by stage.
-    scan = make_scan(labelled, pool, accelerator, SCAN_BATCH)
+    scan = DataScan(labelled, pool, accelerator, SCAN_BATCH)
     last_saved = time.monotonic()
     try:
         for index in range(position.stage, len(method.stages)):
@@ -228,7 +228,7 @@ def _batches(
 
 def _optimisers(method: Method, stage: Stage) -> Optimisers:
     optimisers: Optimisers = {}
-    for phase in stage.phases:
+    for phase in stage.phases if stage.epochs else ():  # what is never stepped need not learn
         parameters = method.trained(phase)
         optimiser = torch.optim.SGD(
             list(parameters.values()),

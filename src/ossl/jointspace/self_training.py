@@ -1,0 +1,41 @@
+"""Positive-unlabelled self-training of one direction."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ossl.jointspace.anchored import anchored_mixture
+from ossl.jointspace.principal import StackSettings
+
+
+def self_train(
+    labelled: Tensor, white: Tensor, start: Tensor, hidden: int, settings: StackSettings
+) -> Tensor:
+    """Return the direction that positive-unlabelled self-training ends at.
+
+    ``white``: whitened pool whose first ``hidden`` rows are labelled pictures hidden in it. They
+    say where known scores lie when a step splits the pool, and are otherwise pool pictures like
+    any other (no target of their own: that would leak). ``labelled`` are the anchors of the
+    least-squares direction, always known. ``start`` is the pool's score to begin with.
+    """
+    rows = torch.cat([labelled, white])
+    mean = rows.mean(0)
+    cov = rows.T @ rows / len(rows) - torch.outer(mean, mean)
+    factor = torch.linalg.cholesky(cov + settings.ridge * torch.eye(len(cov)))
+    first = _standard(start, start)
+    score, direction = first, torch.zeros(white.shape[1])
+    for _ in range(settings.steps):
+        outlier = anchored_mixture(score, score[:hidden])
+        target = torch.cat([torch.zeros(len(labelled)), outlier])
+        pull = (target - target.mean()) @ (rows - mean) / len(rows)
+        direction = torch.cholesky_solve(pull[:, None], factor)[:, 0]
+        projected = white @ direction
+        score = settings.keep * first + (1 - settings.keep) * _standard(projected, projected)
+    return direction
+
+
+def _standard(score: Tensor, reference: Tensor) -> Tensor:
+    """Return (score - median) / MAD of the reference."""
+    median = reference.median()
+    return (score - median) / ((reference - median).abs().median() * 1.4826 + 1e-9)

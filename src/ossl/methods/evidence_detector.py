@@ -1,0 +1,69 @@
+"""The default recipe's joint space: evidence weighed without outlier labels, in closed form.
+
+Nothing of it is learnt by gradient through the network, so it needs one pass over the pool.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ossl.jointspace.principal import StackSettings
+from ossl.jointspace.stacking import StackedSpace, fit_stacked_space
+from ossl.jointspace.state import from_tensors, to_tensors
+from ossl.methods.base import LogValues
+from ossl.methods.detectors import Detector, refuse_without_spread
+
+
+class EvidenceDetector(Detector):
+    """Known and outlier centres, self-trained directions and simple evidence, as one score."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.settings = StackSettings(seed=seed)
+        self.limit = 0.0
+        self.space: StackedSpace | None = None
+
+    def initialise(self, labelled: Tensor, pool: Tensor, labels: Tensor) -> LogValues:
+        """The values to log after the space, the evidence's weights, the share and the boundary."""
+        refuse_without_spread(labelled)
+        device = labelled.device
+        # The fits are small and many: on the CPU they take seconds, on a GPU mostly launches.
+        fitted = fit_stacked_space(labelled.cpu(), labels.cpu(), pool.cpu(), self.settings)
+        self.load_tensors({k: v.to(device) for k, v in to_tensors(fitted).items()})
+        low, high = fitted.interval
+        return {
+            "outlier_share": fitted.share,
+            "outlier_share_low": low,
+            "outlier_share_high": high,
+            "limit": self.limit,
+        }
+
+    def update(self, labelled: Tensor, pool: Tensor) -> LogValues:
+        """Nothing to log: the features do not change under a frozen encoder without a prompt."""
+        del labelled, pool
+        return {}
+
+    def score(self, features: Tensor) -> Tensor:
+        """The weighed evidence of each feature."""
+        if self.space is None:
+            raise RuntimeError("the joint space is not fitted yet; stage 2 fits it first")
+        return self.space.outlier_score(features.float())
+
+    def consistency(self, student: Tensor, teacher: Tensor) -> Tensor:
+        """The mean Euclidean distance of the two views along the pool's principal directions."""
+        if self.space is None:
+            raise RuntimeError("the joint space is not fitted yet; stage 2 fits it first")
+        place = self.space.judges[0].space.project
+        apart: Tensor = torch.linalg.vector_norm(place(student) - place(teacher).detach(), dim=1)
+        return apart.mean()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The whole joint space."""
+        return to_tensors(self.space)
+
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `tensors` gave."""
+        if tensors:
+            self.space = from_tensors(StackedSpace, tensors)
+            self.limit, self.share = self.space.threshold, self.space.share
