@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
+from ossl.data.protocols import CIFAR10_CLASSES
+
 CLASSES = {"circle": (220, 40, 40), "cross": (40, 160, 60), "square": (50, 70, 220)}
 JUNK = "stripes"
 
@@ -75,3 +77,16 @@ def make_folders(
     with truth.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("file", "label"), *rows])
     return root / "labelled", pool, truth
+
+
+def make_cifar10(folder: Path) -> None:
+    """The smallest folder that the split cifar10-50 can be drawn from."""
+    known = {"bird", "cat", "deer", "dog", "frog", "horse"}
+    seed = 0
+    for name in CIFAR10_CLASSES:
+        for part, count in (("train", 102 if name in known else 3), ("test", 2)):
+            place = folder / "cifar10" / part / name
+            place.mkdir(parents=True)
+            for number in range(count):
+                seed += 1
+                picture(name, seed, 16).save(place / f"{number}.bmp")

@@ -248,6 +248,7 @@ def test_wrong_settings(
         (["bench", "stpe"], "did you mean 'step'?"),
         (["bench", "step", "--steps", "0"], "--steps 0"),
         (["bench", "step", "--pool-batch", "0"], "--pool-batch 0"),
+        (["evaluate", "none", "--cache", __file__], "is a file; name another folder"),
         (["sort"], "sort needs RUN"),
         (["sort", "none"], "--images DIR and --out OUT"),
         (["evaluate", "none"], "none is not a run"),

@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from ossl.cli import VERBS, main
-from ossl.data.protocols import CIFAR10_CLASSES
 from ossl.errors import not_our_fault
+from ossl.files import write_tensors
+from ossl.models.backbone import create_backbone
 from tests.conftest import FittedRun
-from tests.shapes import CLASSES, make_folders, picture, tiny_options
+from tests.shapes import CLASSES, make_cifar10, make_folders, picture, tiny_options
 
 OSSL = [sys.executable, "-m", "ossl"]
 KEYS = {
@@ -208,20 +209,59 @@ def test_the_threshold_moves_the_boundary(fitted: FittedRun, tmp_path: Path) -> 
         assert {row["label"] for row in rows} <= set(CLASSES)
 
 
+def test_a_cache_spares_the_network(
+    fitted: FittedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights, cache = tmp_path / "w.safetensors", tmp_path / "cache"
+    write_tensors(weights, create_backbone("wrn-28-2", seed=1).net.state_dict())
+    folders = ["--labelled", str(fitted.labelled), "--unlabelled", str(fitted.pool)]
+    net = ["--backbone", "wrn-28-2", "--weights", str(weights)]
+    written = []
+    for name, said in (
+        ("plain", ""),
+        ("cold", f"0 features remembered, 30 worked out ({cache})"),
+        ("warm", f"30 features remembered, 0 worked out ({cache})"),
+    ):
+        out = tmp_path / name
+        more = ["--cache", str(cache)] if said else []
+        assert main(["fit", *folders, *net, "--out", str(out), *more]) == 0
+        err = capsys.readouterr().err
+        assert said in err
+        assert ("remembered" in err) == bool(said)
+        written.append(json.loads((out / "metrics.json").read_text()))
+        spaces = [tmp_path / run / "jointspace.safetensors" for run in ("plain", name)]
+        assert spaces[0].read_bytes() == spaces[1].read_bytes()
+    assert [metrics["features_remembered"] for metrics in written] == [None, 0, 30]
+    assert [metrics["features_computed"] for metrics in written] == [None, 30, 0]
+
+    run, truth = tmp_path / "plain", ["--truth", str(fitted.truth), "--json"]
+    assert main(["evaluate", str(run), *truth]) == 0
+    timed = json.loads(capsys.readouterr().out)
+    assert main(["evaluate", str(run), *truth, "--cache", str(cache)]) == 0
+    shown, err = capsys.readouterr()
+    assert err == ""
+    again = json.loads(shown)
+    assert timed["images_per_second"] > 0
+    assert again["images_per_second"] is None  # no network was timed
+    assert again["auroc"] == timed["auroc"]
+    assert len(again["simple_scores"]) == 5
+    sort = ["sort", str(run), "--images", str(fitted.pool), "--out"]
+    assert main([*sort, str(tmp_path / "a"), "--cache", str(cache)]) == 0
+    assert "18 features remembered, 0 worked out" in capsys.readouterr().err
+    assert main([*sort, str(tmp_path / "b")]) == 0
+    rows = [(tmp_path / name / "predictions.csv").read_text() for name in "ab"]
+    assert rows[0] == rows[1]
+
+
+def test_a_run_whose_prompt_learns_remembers_nothing(
+    fitted: FittedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(fitted.run), "--cache", str(tmp_path / "cache")]) == 0
+    assert "no features remembered" in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()
+
+
 # --- a benchmark whose data move --------------------------------------------------------------
-
-
-def make_cifar10(folder: Path) -> None:
-    """The smallest folder that the split cifar10-50 can be drawn from."""
-    known = {"bird", "cat", "deer", "dog", "frog", "horse"}
-    seed = 0
-    for name in CIFAR10_CLASSES:
-        for part, count in (("train", 102 if name in known else 3), ("test", 2)):
-            place = folder / "cifar10" / part / name
-            place.mkdir(parents=True)
-            for number in range(count):
-                seed += 1
-                picture(name, seed, 16).save(place / f"{number}.bmp")
 
 
 def test_a_benchmark_whose_data_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,6 +277,22 @@ def test_a_benchmark_whose_data_move(tmp_path: Path, capsys: pytest.CaptureFixtu
     written = json.loads((run / "metrics.json").read_text())
     assert written["preset"] == "table1/cifar10-50"
     assert written["known_accuracy"] is not None
+
+    (root / "svhn").mkdir()
+    for number in range(3):
+        picture("cross", number).save(root / "svhn" / f"{number}.png")
+    assert main(["evaluate", str(run), "--json", "--unseen", "svhn"]) == 0
+    judged = json.loads(capsys.readouterr().out)
+    assert list(judged["unseen"]) == ["svhn"]
+    assert 0 <= judged["unseen"]["svhn"] <= 1
+    assert set(judged["unseen_simple_scores"]["svhn"]) == set(judged["simple_scores"])
+    assert {k: judged[k] for k in ("auroc", "threshold")} == {
+        k: written[k] for k in ("auroc", "threshold")
+    }
+    assert main(["evaluate", str(run), "--unseen", "svhn"]) == 0
+    assert "AUROC against svhn" in capsys.readouterr().out
+    assert main(["evaluate", str(run), "--unseen", "scenes"]) == 2
+    assert "scenes (test): " in capsys.readouterr().err
 
     root.rename(moved)
     evaluate = ["evaluate", str(run), "--json"]

@@ -19,6 +19,7 @@ from ossl.options import (
     Folder,
     Json,
     Name,
+    Names,
     Number,
     PrecisionName,
     ProfileName,
@@ -29,9 +30,11 @@ from ossl.options import (
     Settings,
     Verb,
     Word,
+    listed,
     one_of,
     pairs,
 )
+from ossl.reproduce.verb import reproduce
 
 
 def demo(out: Folder = None, seed: Number = None) -> None:
@@ -76,6 +79,7 @@ def fit(
     device: DeviceName = None,
     precision: PrecisionName = None,
     settings: Settings = (),
+    cache: Folder = None,
     resume: Flag = False,
     overwrite: Flag = False,
     quiet: Flag = False,
@@ -103,6 +107,7 @@ def fit(
         device: Where to compute. Default: auto.
         precision: Of the frozen network's numbers; auto takes bf16 where it is fast.
         settings: One setting of config.json, such as recipe.circle_limit=0.3; may be repeated.
+        cache: A folder that remembers a frozen encoder's features, for this run and later ones.
         resume: Go on with the run in RUN from its newest checkpoint.
         overwrite: Replace the run in RUN.
         quiet: Print the result only.
@@ -136,8 +141,8 @@ def fit(
         )
     from ossl.fit import fit as run_fit  # imports the networks: not before the options are right
 
-    with _progress(quiet) as progress:
-        metrics = run_fit(config, out, progress, resume=resume, overwrite=overwrite)
+    with _progress(quiet) as progress, _memory(cache, progress) as memory:
+        metrics = run_fit(config, out, progress, resume=resume, overwrite=overwrite, memory=memory)
     if metrics:
         print(fit_summary(metrics, out))
 
@@ -148,6 +153,7 @@ def sort(
     out: Folder = None,
     threshold: Real = None,
     device: DeviceName = None,
+    cache: Folder = None,
 ) -> None:
     """Give every picture of a folder a class, or put it aside as an outlier.
 
@@ -159,6 +165,7 @@ def sort(
         out: Where predictions.parquet, predictions.csv and rejected_files.csv go.
         threshold: The outlier score above which a picture is put aside. Default: the run's own.
         device: Where to compute. Default: auto.
+        cache: A folder that remembers a frozen encoder's features, as for ossl fit.
     """
     from ossl.compute import create_accelerator
     from ossl.data.folders import FlatFolder
@@ -173,8 +180,8 @@ def sort(
     check_folder(out)
     where = one_of("device", device or "auto", Device)
     source = FlatFolder(images)
-    loaded = load_run(run, create_accelerator(cast(Device, where)))
-    with _progress() as progress:
+    with _progress() as progress, _memory(cache, progress) as memory:
+        loaded = load_run(run, create_accelerator(cast(Device, where)), memory)
         found = loaded.sort(source, out, threshold, progress)
     print(sort_summary(found, out))
 
@@ -184,7 +191,9 @@ def evaluate(
     as_json: Json = False,
     data_root: Folder = None,
     truth: File = None,
+    unseen: Names = None,
     device: DeviceName = None,
+    cache: Folder = None,
 ) -> None:
     """Work out a run's figures again from its files and its test pictures.
 
@@ -195,12 +204,16 @@ def evaluate(
 
     Example: ossl evaluate RUN --truth truth.csv
 
+    Example: ossl evaluate RUN --unseen svhn,scenes
+
     Args:
         run: A finished run.
         as_json: Print one JSON object; figures are fractions, null where unknown.
         data_root: Where the preset's data, or the pool's folder, lie now if they were moved.
         truth: What the pool of a run on folders is: a CSV file with the columns file and label.
+        unseen: Other data sets below the data root, to tell from a benchmark's known test pictures.
         device: Where to compute. Default: auto.
+        cache: A folder that remembers a frozen encoder's features, as for ossl fit.
     """
     from ossl.compute import create_accelerator
     from ossl.fit import load_run
@@ -208,9 +221,9 @@ def evaluate(
     from ossl.summary import metrics_summary
 
     where = one_of("device", device or "auto", Device)
-    loaded = load_run(run, create_accelerator(cast(Device, where)))
-    with _progress(quiet=as_json) as progress:
-        metrics = loaded.evaluate(progress, data_root, truth)
+    with _progress(quiet=as_json) as progress, _memory(cache, progress) as memory:
+        loaded = load_run(run, create_accelerator(cast(Device, where)), memory)
+        metrics = loaded.evaluate(progress, data_root, truth, listed(unseen or ""))
     print(json_text(metrics) if as_json else metrics_summary(metrics))
 
 
@@ -279,6 +292,7 @@ VERBS: dict[str, Verb] = {
     "fit": fit,
     "sort": sort,
     "evaluate": evaluate,
+    "reproduce": reproduce,
     "bench": bench,
     "list": list_,
 }
@@ -293,3 +307,11 @@ def _progress(quiet: bool = False) -> Any:
     from ossl.progress import Progress
 
     return Progress(quiet=quiet or int(os.environ.get("RANK", "0")) > 0)
+
+
+def _memory(folder: Path | None, progress: Any) -> Any:
+    from contextlib import nullcontext
+
+    from ossl.models.memory import FeatureMemory
+
+    return FeatureMemory(folder, progress.say) if folder is not None else nullcontext()

@@ -30,15 +30,15 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def check_writable(folder: Path) -> None:
+def check_writable(folder: Path, option: str = "--out") -> None:
     """Refuse in one line a folder that cannot be made or written to; nothing is touched."""
     place = folder.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent
     if not place.is_dir():
-        raise InputError(f"--out {folder}: {place} is a file; name another folder.")
+        raise InputError(f"{option} {folder}: {place} is a file; name another folder.")
     if not os.access(place, os.W_OK | os.X_OK):
-        raise InputError(f"--out {folder}: {place} cannot be written to; name another folder.")
+        raise InputError(f"{option} {folder}: {place} cannot be written to; name another folder.")
 
 
 def make_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,14 @@ from typing import Any
 from accelerate import Accelerator
 
 from ossl.compute import compute_dtype, create_accelerator
-from ossl.config import DigitsData, FolderData, RunConfig, ScheduleConfig, with_data_root
+from ossl.config import (
+    DataConfig,
+    DigitsData,
+    FolderData,
+    RunConfig,
+    ScheduleConfig,
+    with_data_root,
+)
 from ossl.data.folders import FlatFolder
 from ossl.data.pictures import Rejected
 from ossl.data.task import (
@@ -22,10 +30,12 @@ from ossl.data.task import (
     load_pool,
     load_task,
 )
+from ossl.data.unseen import find_unseen
 from ossl.errors import InputError
 from ossl.measure import measure
 from ossl.methods import create_encoder, create_method
 from ossl.methods.base import Method, Predictions
+from ossl.models.memory import FeatureMemory
 from ossl.progress import Progress
 from ossl.rundir import RunFolder
 from ossl.score import predict_pictures, predict_source
@@ -41,8 +51,15 @@ def fit(
     resume: bool = False,
     overwrite: bool = False,
     accelerator: Accelerator | None = None,
+    memory: FeatureMemory | None = None,
+    truth: Path | None = None,
+    unseen: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The run's metrics, after training as configured and writing everything to `out`."""
+    """The run's metrics, after training as configured and writing everything to `out`.
+
+    Figures alone come from `truth`, a run on folders' CSV file of what its pool is, and from
+    `unseen`, other data sets by name against a benchmark's known test pictures.
+    """
     started = time.monotonic()
     accelerator = accelerator or create_accelerator(config.device)
     folder = RunFolder(out)
@@ -54,10 +71,14 @@ def fit(
     check_batches(config.schedule, accelerator.num_processes)
     encoder = create_encoder(config)
     create_method(config, encoder, 2, dtype)
+    others = find_unseen(config.data, unseen)
     # 2. The pictures.
     task = load_task(config.data, encoder.image_size, config.seed, progress)
     for line in task.report():
         progress.say(line)
+    judged = task.judged
+    if truth is not None:
+        judged = judged_pool(config.data, encoder.image_size, task.classes, truth, progress)
     if accelerator.is_main_process:
         if resume:
             check_same_pictures(folder, task)
@@ -72,6 +93,9 @@ def fit(
 
     # 3. The training, the judging, and what stays of them.
     method = create_method(config, encoder, len(task.classes), dtype)
+    if memory is not None:
+        method.remember(memory)
+    before = memory.counts if memory else (0, 0)
     try:
         train(
             method,
@@ -89,7 +113,21 @@ def fit(
     if accelerator.is_main_process:
         folder.write_model(method.state_dict(), method.joint_space(), task.classes)
         seconds = round(time.monotonic() - started, 1)
-        metrics = measure(config, method, task.judged, task.where, accelerator, progress, seconds)
+        counts = memory.counts if memory else None
+        metrics = measure(
+            config,
+            method,
+            judged,
+            task.where,
+            accelerator,
+            progress,
+            seconds,
+            others,
+            memory,
+        )
+        if counts is not None:  # of the time in `seconds`
+            metrics["features_remembered"] = counts[0] - before[0]
+            metrics["features_computed"] = counts[1] - before[1]
         folder.write_json("metrics.json", metrics)
         if isinstance(config.data, DigitsData):
             predictions = predict_pictures(method, task.pool, accelerator.device)
@@ -125,7 +163,18 @@ def check_batches(schedule: ScheduleConfig, processes: int) -> None:
             )
 
 
-def load_run(out: Path, accelerator: Accelerator | None = None) -> LoadedRun:
+def judged_pool(
+    data: DataConfig, size: int, classes: tuple[str, ...], truth: Path, progress: Progress
+) -> tuple[Judged, ...]:
+    """The pool of a run on folders, to be judged by a person's file; an InputError for another."""
+    if not isinstance(data, FolderData):
+        raise InputError("--truth is for a run on folders; this one's truth is known.")
+    return load_pool(data, size, classes, truth, progress)
+
+
+def load_run(
+    out: Path, accelerator: Accelerator | None = None, memory: FeatureMemory | None = None
+) -> LoadedRun:
     """A finished run, ready to predict."""
     folder = RunFolder(out)
     config = folder.read_config()
@@ -145,7 +194,9 @@ def load_run(out: Path, accelerator: Accelerator | None = None) -> LoadedRun:
         ) from error
     method.enter(method.stages[-1])
     method.eval()
-    return LoadedRun(folder, config, method, classes, accelerator)
+    if memory is not None:
+        method.remember(memory)
+    return LoadedRun(folder, config, method, classes, accelerator, memory)
 
 
 @dataclass(frozen=True)
@@ -157,29 +208,46 @@ class LoadedRun:
     method: Method
     classes: tuple[str, ...]
     accelerator: Accelerator
+    memory: FeatureMemory | None = None
 
     def evaluate(
-        self, progress: Progress, data_root: Path | None = None, truth: Path | None = None
+        self,
+        progress: Progress,
+        data_root: Path | None = None,
+        truth: Path | None = None,
+        unseen: Sequence[str] = (),
     ) -> dict[str, Any]:
         """The run's metrics, worked out again from its files and its test pictures."""
         recorded = self.folder.read_json("metrics.json") or {}
         root = str(data_root.absolute()) if data_root else None
         data = (with_data_root(self.config, root) if root else self.config).data
         size, drawn = self.method.image_size, self.folder.read_split()
+        others = find_unseen(data, unseen)
         judged: tuple[Judged, ...] = ()
         where = ""
-        if isinstance(data, FolderData):
-            if truth is not None:
-                judged = load_pool(data, size, self.classes, truth, progress)
-        elif truth is not None:
-            raise InputError("--truth is for a run on folders; this one's truth is known.")
+        if truth is not None:
+            judged = judged_pool(data, size, self.classes, truth, progress)
+        elif isinstance(data, FolderData):
+            pass  # nobody has said what its pool is
         elif drawn is None:
             raise InputError(f"{self.folder.path} has lost its split.json; fit the run again.")
         else:
             judged, where = load_judged(data, size, drawn, progress)
         where = recorded.get("data") or where
-        seconds = recorded.get("seconds")
-        return measure(self.config, self.method, judged, where, self.accelerator, progress, seconds)
+        metrics = measure(
+            self.config,
+            self.method,
+            judged,
+            where,
+            self.accelerator,
+            progress,
+            recorded.get("seconds"),
+            others,
+            self.memory,
+        )
+        for name in ("features_remembered", "features_computed"):  # these belong to `seconds`
+            metrics[name] = recorded.get(name)
+        return metrics
 
     def sort(
         self, source: FlatFolder, out: Path, threshold: float | None, progress: Progress

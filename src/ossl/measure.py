@@ -7,15 +7,22 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+import torch
 from accelerate import Accelerator
+from torch import Tensor
 
 from ossl.config import RunConfig
 from ossl.data.task import Judged
+from ossl.data.unseen import Unseen
 from ossl.evaluate import auroc, judge
 from ossl.methods.base import Method
+from ossl.models.memory import FeatureMemory
 from ossl.models.teacher import Ema
 from ossl.progress import Progress
-from ossl.score import predict_pictures, simple_scores
+from ossl.score import compare_pictures
+
+OWN = "outlier_score"  # the method's own, among the simple ones
 
 
 def measure(
@@ -26,8 +33,13 @@ def measure(
     accelerator: Accelerator,
     progress: Progress,
     seconds: float | None,
+    unseen: Sequence[Unseen] = (),
+    memory: FeatureMemory | None = None,
 ) -> dict[str, Any]:
-    """What `ossl evaluate RUN --json` prints; null where there is no truth to judge by."""
+    """What `ossl evaluate RUN --json` prints; null where there is no truth to judge by.
+
+    The known pictures that the run is judged on are also set against each `unseen` set, whole.
+    """
     trained, total, by_stage = parameter_counts(method)
     metrics: dict[str, Any] = {
         "auroc": None,
@@ -42,6 +54,8 @@ def measure(
         "total_parameters": total,
         "trainable_parameters_by_stage": by_stage,
         "seconds": seconds,
+        "features_remembered": None,
+        "features_computed": None,
         "images_per_second": None,
         "recipe": config.recipe_name,
         "method": config.method,
@@ -51,11 +65,13 @@ def measure(
         "profile": config.profile,
         "seed": config.seed,
         "data": where,
+        "unseen": None,
     }
     for part in judged:
         task = progress.task(f"judging on {part.name}", len(part.pictures))
         started = time.monotonic()
-        predictions = predict_pictures(
+        remembered = memory.remembered if memory else 0
+        predictions, simple = compare_pictures(
             method, part.pictures, accelerator.device, advance=task.advance
         )
         spent = time.monotonic() - started
@@ -64,12 +80,42 @@ def measure(
         score = predictions.outlier_score.numpy()
         metrics |= asdict(judge(part.truth, label, score, method.threshold))
         metrics["outlier_share_true"] = part.pool_share
-        metrics["images_per_second"] = round(len(part.pictures) / max(spent, 1e-9), 1)
+        if memory is None or memory.remembered == remembered:  # else the network was not timed
+            metrics["images_per_second"] = round(len(part.pictures) / max(spent, 1e-9), 1)
         metrics["simple_scores"] = {
-            name: auroc(part.truth, simple.numpy())
-            for name, simple in simple_scores(predictions.logits).items()
+            name: auroc(part.truth, values.numpy()) for name, values in simple.items()
         }
+        if unseen:
+            known = torch.from_numpy(part.truth >= 0)
+            scores = {OWN: predictions.outlier_score[known]}
+            scores |= {name: values[known] for name, values in simple.items()}
+            found = {
+                other.name: _against(scores, method, other, accelerator.device, progress)
+                for other in unseen
+            }
+            metrics["unseen"] = {name: by_score.pop(OWN) for name, by_score in found.items()}
+            metrics["unseen_simple_scores"] = found
     return metrics
+
+
+def _against(
+    known: dict[str, Tensor],
+    method: Method,
+    other: Unseen,
+    device: torch.device,
+    progress: Progress,
+) -> dict[str, float | None]:
+    """The AUROC of every score of known pictures against those of a whole other set."""
+    pictures = other.load(method.image_size, progress)
+    task = progress.task(f"judging on {other.name}", len(pictures))
+    predictions, simple = compare_pictures(method, pictures, device, advance=task.advance)
+    task.finish()
+    outlying = {OWN: predictions.outlier_score} | simple
+    truth = np.repeat([0, -1], [len(known[OWN]), len(pictures)])
+    return {
+        name: auroc(truth, torch.cat([values, outlying[name]]).numpy())
+        for name, values in known.items()
+    }
 
 
 def parameter_counts(method: Method) -> tuple[int, int, dict[str, int]]:

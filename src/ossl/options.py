@@ -28,12 +28,15 @@ def option(metavar: str, name: str | None = None, default: str = "") -> Any:
 
 Run = Annotated[Path, tyro.conf.Positional, option("RUN")]
 Word = Annotated[str, tyro.conf.Positional, option("WHAT")]
+TableName = Annotated[str, tyro.conf.Positional, option("TABLE")]
 Folder = Annotated[Path | None, option("DIR")]
 File = Annotated[Path | None, option("FILE")]
 RunOut = Annotated[Path | None, option("RUN")]
 Name = Annotated[str | None, option("NAME")]
 ProfileName = Annotated[str | None, option("desk|full")]
 RecipeName = Annotated[str | None, option("default|paper")]
+Names = Annotated[str | None, option("A,B")]
+Seeds = Annotated[str | None, option("0,1,2")]
 Number = Annotated[int | None, option("N")]
 Real = Annotated[float | None, option("X")]
 DeviceName = Annotated[str | None, option("auto|cpu|cuda|mps")]
@@ -87,6 +90,11 @@ def one_of(kind: str, value: str, options: Any) -> str:
     if value not in names:
         raise unknown_name(kind, value, names)
     return value
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The names between commas, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def option_value(given: Sequence[str], name: str) -> str | None:

@@ -22,13 +22,25 @@ def predict_pictures(
     advance: Callable[[int], None] | None = None,
 ) -> Predictions:
     """The predictions for decoded pictures, in order, on the CPU."""
-    parts = []
-    for low in range(0, len(pictures), BATCH):
-        indices = torch.arange(low, min(low + BATCH, len(pictures)))
-        parts.append(_on_cpu(method.predict(pictures.take(indices).to(device))))
-        if advance is not None:
-            advance(len(indices))
-    return Predictions.joined(parts)
+    batches = _batches(pictures, device, advance)
+    return Predictions.joined([_on_cpu(method.predict(batch)) for batch in batches])
+
+
+def compare_pictures(
+    method: Method,
+    pictures: Pictures,
+    device: torch.device,
+    advance: Callable[[int], None] | None = None,
+) -> tuple[Predictions, dict[str, Tensor]]:
+    """The same, and beside them the simple outlier scores by name."""
+    parts: list[Predictions] = []
+    simple: dict[str, list[Tensor]] = {}
+    for batch in _batches(pictures, device, advance):
+        predictions, scores = method.predict_with_simple(batch)
+        parts.append(_on_cpu(predictions))
+        for name, score in scores.items():
+            simple.setdefault(name, []).append(score.float().cpu().clone())
+    return Predictions.joined(parts), {name: torch.cat(some) for name, some in simple.items()}
 
 
 @dataclass(frozen=True)
@@ -49,12 +61,15 @@ def predict_source(
         yield Scored(indices, said, rejected)
 
 
-def simple_scores(logits: Tensor) -> dict[str, Tensor]:
-    """The outlier scores anyone gets from the classifier alone, as a floor to compare with."""
-    return {
-        "max_softmax": 1 - logits.softmax(dim=1).amax(dim=1),
-        "energy": -logits.logsumexp(dim=1),
-    }
+def _batches(
+    pictures: Pictures, device: torch.device, advance: Callable[[int], None] | None
+) -> Iterator[Tensor]:
+    """All pictures in order, on the device; `advance` is told of each batch that is done with."""
+    for low in range(0, len(pictures), BATCH):
+        indices = torch.arange(low, min(low + BATCH, len(pictures)))
+        yield pictures.take(indices).to(device)
+        if advance is not None:
+            advance(len(indices))
 
 
 def _on_cpu(predictions: Predictions) -> Predictions:

@@ -31,6 +31,8 @@ def metrics_summary(metrics: dict[str, Any]) -> str:
     if metrics["known_accuracy"] is not None:
         lines.append(f"accuracy on known classes      {percent(metrics['known_accuracy'])}")
         lines.append(f"accuracy with outliers a class {percent(metrics['open_accuracy'])}")
+    for name, value in (metrics["unseen"] or {}).items():
+        lines.append(f"AUROC against {name.ljust(17)}{percent(value)}")
     share = f"outliers in the pool           {percent(metrics['outlier_share'])} estimated"
     if metrics["outlier_share_true"] is not None:
         share += f", {percent(metrics['outlier_share_true'])} true"

@@ -156,7 +156,7 @@ def digits() -> SplitRule:
 RULES: dict[str, SplitRule] = {
     rule.name: rule
     for rule in (
-        *(cifar10(count) for count in (50, 100, 400)),
+        *(cifar10(count) for count in (25, 50, 100, 400)),
         *(cifar100(known, count) for known in (80, 55) for count in (50, 100)),
         imagenet30(),
         digits(),

@@ -103,8 +103,8 @@ def load_task(config: DataConfig, size: int, seed: int, progress: Progress) -> T
     unlabelled = np.full(len(drawn.pool), -1)
     chosen = Selection(train, drawn.labelled, labels, drawn.classes)
     rest = Selection(train, drawn.pool, unlabelled, drawn.classes)
-    labelled = _load(chosen, size, "loading the labelled pictures", progress)
-    pool = _load(rest, size, "loading the pool", progress)
+    labelled = load_pictures(chosen, size, "loading the labelled pictures", progress)
+    pool = load_pictures(rest, size, "loading the pool", progress)
     judged = _judged(drawn, train, test, size, progress)
     rejected = (*labelled.rejected, *pool.rejected)
     return Task(labelled, pool, drawn.classes, judged, where, rejected, drawn)
@@ -136,7 +136,7 @@ def load_pool(
     """The pool of a run on folders with what its pictures truly are, by a person's file."""
     with _data_root_named():
         source = FlatFolder(config.unlabelled)
-    pool = _load(source, size, "loading the pool", progress)
+    pool = load_pictures(source, size, "loading the pool", progress)
     left_out = {entry.path for entry in pool.rejected} | set(source.ignored)
     labels = read_truth(truth, list(pool.names), classes, left_out)
     return (Judged("the pool", pool, labels, float((labels < 0).mean())),)
@@ -146,9 +146,9 @@ def load_folders(config: FolderData, size: int, progress: Progress) -> Task:
     """The pictures of a person's own folders, refused where nothing can be learnt from them."""
     check_separate(config.labelled, config.unlabelled)
     first, second = ClassFolders(config.labelled), FlatFolder(config.unlabelled)
-    labelled = _load(first, size, "loading the labelled pictures", progress)
+    labelled = load_pictures(first, size, "loading the labelled pictures", progress)
     check_labelled(labelled)
-    pool = _load(second, size, "loading the pool", progress)
+    pool = load_pictures(second, size, "loading the pool", progress)
     for pictures, what in ((labelled, "labelled pictures"), (pool, "pool")):
         check_differ(pictures, what)
     rejected: list[Rejected] = []
@@ -180,7 +180,7 @@ def _judged(
     share = float((drawn.pool_truth < 0).mean())
     chosen = Selection(train if drawn.test_is_pool else test, drawn.test, drawn.test_labels)
     name = "the pool" if drawn.test_is_pool else "the test pictures"
-    pictures = _load(chosen, size, f"loading {name}", progress)
+    pictures = load_pictures(chosen, size, f"loading {name}", progress)
     # Not the split's own list: a picture that cannot be read has no truth to be judged by.
     return (Judged(name, pictures, pictures.labels, share),)
 
@@ -213,7 +213,8 @@ def _digits(seed: int) -> tuple[Split, Source, Source]:
     return split(split_rule("digits"), source.labels, None, seed), source, source
 
 
-def _load(source: Source, size: int, what: str, progress: Progress) -> Pictures:
+def load_pictures(source: Source, size: int, what: str, progress: Progress) -> Pictures:
+    """The source's readable pictures, with a bar that says `what` is done."""
     task = progress.task(what, len(source))
     pictures = load(source, size, progress=lambda done, _: task.advance(done - task.done))
     task.finish()

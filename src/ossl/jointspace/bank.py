@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ossl.jointspace import evidence
+from ossl.jointspace.numerics import ROWS_AT_A_TIME
 from ossl.jointspace.principal import PrincipalSpace, StackSettings
 
 
@@ -39,23 +40,29 @@ class Bank:
     labelled: Tensor
     dims: list[int]
     neighbours: int
+    knn_dims: list[int]
     directions: list[Tensor] = field(default_factory=list)
     centres: list[Tensor] = field(default_factory=list)
     pool_means: list[Tensor] = field(default_factory=list)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return every evidence of projected features, (N, E)."""
+        parts = [self._columns(x[i : i + ROWS_AT_A_TIME]) for i in range(0, len(x), ROWS_AT_A_TIME)]
+        return torch.cat(parts)
+
+    def _columns(self, x: Tensor) -> Tensor:
         columns = [evidence.knn_distance(x, self.labelled, self.neighbours)]
         for i, dim in enumerate(self.dims):
             scale = self.space.scale(dim)
             white = x[:, :dim] * scale
-            reference = self.labelled[:, :dim] * scale
             columns += [
                 white @ self.directions[i],
                 evidence.relative_mahalanobis(white, self.centres[i], self.pool_means[i]),
-                evidence.knn_distance(white, reference, self.neighbours),
                 evidence.centre_cosine(white, self.centres[i]),
             ]
+            if dim in self.knn_dims:
+                reference = self.labelled[:, :dim] * scale
+                columns.append(evidence.knn_distance(white, reference, self.neighbours))
         return torch.stack(columns, 1)
 
 
@@ -63,9 +70,9 @@ def fit_bank(
     space: PrincipalSpace, x: Tensor, y: Tensor, pool: Tensor, settings: StackSettings
 ) -> Bank:
     """Return the evidence bank of labelled (x, y) against a pool, all projected."""
-    bank = Bank(
-        space, x, [d for d in settings.dims if d <= x.shape[1]] or [x.shape[1]], settings.neighbours
-    )
+    dims = [d for d in settings.dims if d <= x.shape[1]] or [x.shape[1]]
+    knn_dims = [d for d in settings.knn_dims if d in dims]
+    bank = Bank(space, x, dims, settings.neighbours, knn_dims)
     for dim in bank.dims:
         scale = space.scale(dim)
         white, white_pool = x[:, :dim] * scale, pool[:, :dim] * scale

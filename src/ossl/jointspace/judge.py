@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from ossl.jointspace.anchored import anchored_mixture
 from ossl.jointspace.bank import Bank, Ranks, fit_bank
@@ -14,40 +14,53 @@ from ossl.jointspace.centre_sets import CentreSets, fit_centres
 from ossl.jointspace.principal import PrincipalSpace, StackSettings
 from ossl.jointspace.self_training import self_train
 
+WEIGHING_STEPS = 400
 
-def weigh(hidden: Tensor, pool: Tensor, penalty: float) -> Tensor:
-    """Return non-negative weights (E,) of evidence columns: balanced logistic, hidden vs pool.
 
-    Weights are pulled to their common mean by ``penalty`` / number of hidden pictures, so few
-    labels give a plain average and many give the best combination.
+def weigh(hidden: Tensor, pool: Tensor, prior: Tensor, penalty: float) -> Tensor:
+    """Return non-negative weights (E,) of evidence columns, which add up to one.
+
+    A balanced logistic regression of hidden labelled pictures against the pool, in which leaving
+    the ``prior`` weights by a part δ of themselves costs ``penalty`` / (2 hidden) δ². Where hardly
+    anything tells the two apart (few outliers, few labels) the prior therefore stays.
     """
-    count = hidden.shape[1]
     if len(hidden) < 2:
-        return torch.full((count,), 1.0 / count)
+        return prior
     rows = torch.cat([hidden, pool])
     target = torch.cat([torch.zeros(len(hidden)), torch.ones(len(pool))])
     balance = torch.cat(
         [torch.full((len(hidden),), 0.5 / len(hidden)), torch.full((len(pool),), 0.5 / len(pool))]
     )
-    raw = torch.full((count + 1,), -2.0)
-    raw[-1] = 0.0
-    raw.requires_grad_(True)
-    solver = torch.optim.LBFGS([raw], max_iter=60, line_search_fn="strong_wolfe")
+    free = torch.zeros(1)
+    scale = _logistic((rows @ prior)[:, None], target, balance, torch.ones(1), free)
+    expected = scale.clamp_min(1e-3) * prior.clamp_min(1e-3 / len(prior))
+    weights = _logistic(rows, target, balance, expected, penalty / len(hidden) / expected.square())
+    return weights / weights.sum().clamp_min(1e-12)
 
-    def loss() -> Tensor:
-        solver.zero_grad()
-        weights = functional.softplus(raw[:-1])
-        miss = functional.binary_cross_entropy_with_logits(
-            rows @ weights + raw[-1], target, reduction="none"
+
+def _logistic(rows: Tensor, target: Tensor, balance: Tensor, start: Tensor, pull: Tensor) -> Tensor:
+    """Return the non-negative coefficients of a weighted logistic regression.
+
+    They are pulled back to ``start`` by ``pull``; coordinates scaled by the curvature make
+    accelerated projected gradient steps need no line search.
+    """
+    inside = 0.25 * (balance[:, None] * rows.square()).sum(0) * rows.shape[1] * 1.01
+    step = 1 / (inside + pull + 1e-4)
+    weights = ahead = start
+    bias = bias_ahead = torch.zeros(())
+    momentum = 1.0
+    for _ in range(WEIGHING_STEPS):
+        miss = balance * (torch.sigmoid(rows @ ahead + bias_ahead) - target)
+        moved = (ahead - step * (rows.T @ miss + pull * (ahead - start))).clamp_min(0)
+        bias_moved = bias_ahead - 2 * miss.sum()
+        faster = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
+        part = (momentum - 1) / faster
+        ahead, bias_ahead = (
+            moved + part * (moved - weights),
+            bias_moved + part * (bias_moved - bias),
         )
-        spread = (weights - weights.mean()).square().sum() + 0.01 * weights.square().sum()
-        value = (miss * balance).sum() + penalty * spread / (2 * len(hidden))
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    solver.step(loss)  # type: ignore[no-untyped-call]
-    weights = functional.softplus(raw[:-1]).detach()
-    return weights / weights.sum()
+        weights, bias, momentum = moved, bias_moved, faster
+    return weights
 
 
 @dataclass
@@ -64,8 +77,7 @@ class Judge:
 
     def simple(self, x: Tensor) -> Tensor:
         """Return the simple evidence as normal quantiles, (N, E)."""
-        columns = self.bank(x)
-        return torch.stack([r(columns[:, i]) for i, r in enumerate(self.bank_ranks)], 1)
+        return _ranked(self.bank(x), self.bank_ranks)
 
     def _learned(self, x: Tensor, simple: Tensor) -> Tensor:
         assert self.directions is not None and self.centres is not None
@@ -77,12 +89,14 @@ class Judge:
             columns.append(centres(x[:, :dim] * self.space.scale(dim)))
         return torch.stack(columns, 1)
 
-    def learned(self, x: Tensor, simple: Tensor | None = None) -> Tensor:
+    def learned(self, x: Tensor) -> Tensor:
         """Return the learned evidence as normal quantiles, (N, E')."""
         assert self.bank_weights is not None and self.ranks is not None
-        start = self.simple(x) @ self.bank_weights if simple is None else simple
-        columns = self._learned(x, start)
-        return torch.stack([r(columns[:, i]) for i, r in enumerate(self.ranks)], 1)
+        return _ranked(self._learned(x, self.simple(x) @ self.bank_weights), self.ranks)
+
+
+def _ranked(columns: Tensor, ranks: list[Ranks]) -> Tensor:
+    return torch.stack([rank(columns[:, i]) for i, rank in enumerate(ranks)], 1)
 
 
 def centre_counts(classes: int, pool: int) -> list[int]:
@@ -93,11 +107,12 @@ def centre_counts(classes: int, pool: int) -> list[int]:
 
 def start_judge(
     space: PrincipalSpace, x: Tensor, y: Tensor, pool: Tensor, settings: StackSettings
-) -> Judge:
-    """Return a judge with its simple evidence fitted."""
+) -> tuple[Judge, Tensor]:
+    """Return a judge with its simple evidence fitted, and that evidence of the pool."""
     bank = fit_bank(space, x, y, pool, settings)
     columns = bank(pool)
-    return Judge(space, bank, [Ranks.of(columns[:, i]) for i in range(columns.shape[1])])
+    ranks = [Ranks.of(column) for column in columns.T]
+    return Judge(space, bank, ranks), _ranked(columns, ranks)
 
 
 def finish_judge(
@@ -106,19 +121,18 @@ def finish_judge(
     y: Tensor,
     pool: Tensor,
     hidden: int,
+    simple: Tensor,
     weights: Tensor,
-    share: float | None,
     settings: StackSettings,
-) -> Judge:
-    """Return the judge with self-trained directions and centres.
+) -> Tensor:
+    """Return the pool's learned evidence, after fitting self-trained directions and centres.
 
-    The first ``hidden`` rows of ``pool`` are labelled pictures hidden in it; ``share`` is the share
-    of outliers that the centres start from (None: that of the mixture on the simple evidence).
+    The first ``hidden`` rows of ``pool`` are labelled pictures hidden in it; ``simple`` is the
+    pool's simple evidence, which the fits start from, weighed by ``weights``.
     """
     judge.bank_weights = weights
-    start = judge.simple(pool) @ weights
-    if share is None:
-        share = float(anchored_mixture(start[hidden:], start[:hidden]).mean())
+    start = simple @ weights
+    share = float(anchored_mixture(start[hidden:], start[:hidden]).mean())
     share = min(max(share, 0.05), 0.95)
     judge.directions, judge.centres = [], []
     for dim in sorted({judge.bank.dims[len(judge.bank.dims) // 3], judge.bank.dims[-1]}):
@@ -147,5 +161,5 @@ def finish_judge(
             )
             judge.centres.append((dim, centres))
     columns = judge._learned(pool, start)
-    judge.ranks = [Ranks.of(columns[:, i]) for i in range(columns.shape[1])]
-    return judge
+    judge.ranks = [Ranks.of(column) for column in columns.T]
+    return _ranked(columns, judge.ranks)

@@ -22,7 +22,8 @@ def self_train(
     rows = torch.cat([labelled, white])
     mean = rows.mean(0)
     cov = rows.T @ rows / len(rows) - torch.outer(mean, mean)
-    factor = torch.linalg.cholesky(cov + settings.ridge * torch.eye(len(cov)))
+    ridge = settings.ridge + len(cov) / len(rows)
+    factor = torch.linalg.cholesky(cov + ridge * torch.eye(len(cov)))
     first = _standard(start, start)
     score, direction = first, torch.zeros(white.shape[1])
     for _ in range(settings.steps):

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ossl.jointspace.anchored import outlier_share
+from ossl.jointspace.class_folds import trust_by_class_folds
 from ossl.jointspace.judge import Judge, finish_judge, start_judge, weigh
 from ossl.jointspace.principal import StackSettings, fit_principal_space
+from ossl.jointspace.share import outlier_share, share_interval
 
 
 @dataclass
@@ -76,20 +77,21 @@ def fit_stacked_space(
             continue
         kept = _compact(labels[~out])
         fold_pool = torch.cat([x[out], few])
-        judge = start_judge(space, x[~out], kept, fold_pool, settings)
+        judge, simple = start_judge(space, x[~out], kept, fold_pool, settings)
         judges.append((judge, x[~out], kept, fold_pool, int(out.sum())))
-        parts.append(judge.simple(fold_pool))
+        parts.append(simple)
     hidden = [int(j[4]) for j in judges]
-    simple_weights = _weigh_folds(parts, hidden, settings)
-    parts = []
-    for judge, xs, ys, fold_pool, count in judges:
-        finish_judge(judge, xs, ys, fold_pool, count, simple_weights, None, settings)
-        parts.append(judge.learned(fold_pool))
-    weights = _weigh_folds(parts, hidden, settings)
-    scores = [part @ weights for part in parts]
-    known = torch.cat([s[:h] for s, h in zip(scores, hidden, strict=True)])
-    others = torch.cat([s[h:] for s, h in zip(scores, hidden, strict=True)])
-    share, interval = outlier_share(known, others)
+    trust = trust_by_class_folds(space, x, labels, few, settings)
+    simple_weights = _weigh_folds(parts, hidden, trust, settings)
+    parts = [
+        finish_judge(judge, xs, ys, fold_pool, count, simple, simple_weights, settings)
+        for (judge, xs, ys, fold_pool, count), simple in zip(judges, parts, strict=True)
+    ]
+    prior = torch.full((parts[0].shape[1],), (1 - settings.start_trust) / (parts[0].shape[1] - 1))
+    prior[0] = settings.start_trust
+    weights = _weigh_folds(parts, hidden, prior, settings)
+    known, others = _cross_weighed(parts, hidden, prior, settings)
+    share, interval = outlier_share(known, others), share_interval(known, others)
     joint = StackedSpace(
         [judge for judge, *_ in judges], weights, share, interval, 0.0, known, others
     )
@@ -104,8 +106,27 @@ def _compact(labels: Tensor) -> Tensor:
     return compact
 
 
-def _weigh_folds(parts: list[Tensor], hidden: list[int], settings: StackSettings) -> Tensor:
+def _weigh_folds(
+    parts: list[Tensor], hidden: list[int], prior: Tensor, settings: StackSettings
+) -> Tensor:
     """Return one set of weights from the hidden and pool rows of all folds."""
     known = torch.cat([part[:h] for part, h in zip(parts, hidden, strict=True)])
     pool = torch.cat([part[h:] for part, h in zip(parts, hidden, strict=True)])
-    return weigh(known, pool, settings.stack_penalty)
+    return weigh(known, pool, prior, settings.stack_penalty)
+
+
+def _cross_weighed(
+    parts: list[Tensor], hidden: list[int], prior: Tensor, settings: StackSettings
+) -> tuple[Tensor, Tensor]:
+    """Return the scores of hidden and of pool pictures by weights that other folds chose.
+
+    A hidden picture that helped to choose the weights looks more known than it is.
+    """
+    known, pool = [], []
+    for k, (part, count) in enumerate(zip(parts, hidden, strict=True)):
+        rest = [i for i in range(len(parts)) if i != k] or [k]
+        weights = _weigh_folds([parts[i] for i in rest], [hidden[i] for i in rest], prior, settings)
+        scores = part @ weights
+        known.append(scores[:count])
+        pool.append(scores[count:])
+    return torch.cat(known), torch.cat(pool)

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ossl.data.batches import Batch, Plan
+from ossl.jointspace.simple import logit_scores
+from ossl.models.memory import FeatureMemory
 
 LogValues = dict[str, float | str]
 """what a method has to say for the journal: figures, and remarks as text"""
@@ -130,6 +132,15 @@ class Method(nn.Module, ABC):
     @abstractmethod
     def predict(self, pictures: Tensor) -> Predictions:
         """The predictions for uint8 pictures, no gradient."""
+
+    def predict_with_simple(self, pictures: Tensor) -> tuple[Predictions, dict[str, Tensor]]:
+        """The predictions, and beside them the simple outlier scores to compare with, by name."""
+        predictions = self.predict(pictures)
+        return predictions, logit_scores(predictions.logits)
+
+    def remember(self, memory: FeatureMemory) -> None:
+        """Take from a memory the features that stay the same; a method without any ignores it."""
+        del memory
 
     @property
     @abstractmethod

@@ -62,6 +62,11 @@ class Detector(nn.Module, ABC):
         del labelled, pool
         return None
 
+    def simple_scores(self, features: Tensor) -> dict[str, Tensor]:
+        """The simple outlier scores of each feature, by name, where they were fitted beside it."""
+        del features
+        return {}
+
     def detect(self, features: Tensor) -> Tensor:
         """Whether each feature is an outlier's."""
         return is_outlier(self.score(features), self.limit)

@@ -9,10 +9,13 @@ import torch
 from torch import Tensor
 
 from ossl.jointspace.principal import StackSettings
+from ossl.jointspace.simple import SimpleScores, fit_simple_scores
 from ossl.jointspace.stacking import StackedSpace, fit_stacked_space
 from ossl.jointspace.state import from_tensors, to_tensors
 from ossl.methods.base import LogValues
 from ossl.methods.detectors import Detector, refuse_without_spread
+
+SIMPLE = "simple"  # before the names of the simple scores' tensors
 
 
 class EvidenceDetector(Detector):
@@ -23,14 +26,18 @@ class EvidenceDetector(Detector):
         self.settings = StackSettings(seed=seed)
         self.limit = 0.0
         self.space: StackedSpace | None = None
+        self.simple: SimpleScores | None = None  # beside the joint space, for comparison alone
 
     def initialise(self, labelled: Tensor, pool: Tensor, labels: Tensor) -> LogValues:
         """The values to log after the space, the evidence's weights, the share and the boundary."""
         refuse_without_spread(labelled)
         device = labelled.device
         # The fits are small and many: on the CPU they take seconds, on a GPU mostly launches.
-        fitted = fit_stacked_space(labelled.cpu(), labels.cpu(), pool.cpu(), self.settings)
-        self.load_tensors({k: v.to(device) for k, v in to_tensors(fitted).items()})
+        labelled, labels, pool = labelled.cpu(), labels.cpu(), pool.cpu()
+        fitted = fit_stacked_space(labelled, labels, pool, self.settings)
+        simple = fit_simple_scores(labelled, labels, pool, int(labels.max()) + 1)
+        kept = to_tensors(fitted) | to_tensors(simple, SIMPLE)
+        self.load_tensors({name: tensor.to(device) for name, tensor in kept.items()})
         low, high = fitted.interval
         return {
             "outlier_share": fitted.share,
@@ -58,12 +65,18 @@ class EvidenceDetector(Detector):
         apart: Tensor = torch.linalg.vector_norm(place(student) - place(teacher).detach(), dim=1)
         return apart.mean()
 
+    def simple_scores(self, features: Tensor) -> dict[str, Tensor]:
+        """The scores of raw features that were fitted on the same labelled pictures and pool."""
+        return {} if self.simple is None else self.simple(features)
+
     def tensors(self) -> dict[str, Tensor]:
-        """The whole joint space."""
-        return to_tensors(self.space)
+        """The whole joint space, and the simple scores."""
+        return to_tensors(self.space) | to_tensors(self.simple, SIMPLE)
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `tensors` gave."""
         if tensors:
             self.space = from_tensors(StackedSpace, tensors)
             self.limit, self.share = self.space.threshold, self.space.share
+        if any(name.startswith(f"{SIMPLE}.") for name in tensors):  # older runs have none
+            self.simple = from_tensors(SimpleScores, tensors, SIMPLE)

@@ -18,12 +18,14 @@ from ossl.config import RecipeConfig, ScheduleConfig
 from ossl.data.batches import Batch, Plan
 from ossl.jointspace.linear_head import fit_linear_head
 from ossl.jointspace.losses import prompt_contrast
+from ossl.jointspace.simple import logit_scores
 from ossl.methods.base import LogValues, Method, MethodInfo, Phase, Predictions, Scan, Stage
 from ossl.methods.detectors import CircleDetector, Detector, DiscriminatorDetector
 from ossl.methods.evidence_detector import EvidenceDetector
 from ossl.models.backbone import Backbone
-from ossl.models.frozen import freeze
+from ossl.models.frozen import FrozenBackbone, freeze
 from ossl.models.head import Head
+from ossl.models.memory import FeatureMemory
 from ossl.models.prompt import VisualPrompt, prompt_size_for
 from ossl.models.statistics import estimating_statistics
 from ossl.models.teacher import Ema
@@ -70,7 +72,8 @@ class OpenPrompt(Method):
         self.outliers = torch.empty(0, dtype=torch.int64)
         self.stages = self._plan(schedule)
         # The frozen encoder is worked out from `encoder`, so it is kept out of the state dict.
-        self._frozen: tuple[nn.Module, ...] = ()
+        self._frozen: tuple[FrozenBackbone, ...] = ()
+        self._memory: FeatureMemory | None = None
 
     # --- the plan -----------------------------------------------------------------------------
 
@@ -235,8 +238,20 @@ class OpenPrompt(Method):
     def features(self, pictures: Tensor, prompt: nn.Module) -> Tensor:
         """f = E(x + v), float32, for uint8 pictures."""
         net = self.frozen_encoder if self._frozen else self.encoder
-        features: Tensor = net(prompt(self.encoder.normalise(pictures)))
-        return features
+
+        def encode(some: Tensor) -> Tensor:
+            features: Tensor = net(prompt(self.encoder.normalise(some)))
+            return features
+
+        # In training no picture comes twice: every view of it is drawn anew.
+        stays = bool(self._frozen) and self.recipe.prompt.size == 0 and not self.training
+        if self._memory is None or not stays:
+            return encode(pictures)
+        return self._memory.features(self._frozen[0], pictures, encode)
+
+    def remember(self, memory: FeatureMemory) -> None:
+        """Take the frozen encoder's features of pictures without a prompt from a memory."""
+        self._memory = memory
 
     @property
     def frozen_encoder(self) -> nn.Module:
@@ -246,8 +261,14 @@ class OpenPrompt(Method):
     @torch.inference_mode()
     def predict(self, pictures: Tensor) -> Predictions:
         """The predictions for uint8 pictures by the recipe's choice of student or teacher."""
+        return self._judge(self.features(pictures, self._predicting_prompt()))
+
+    @torch.inference_mode()
+    def predict_with_simple(self, pictures: Tensor) -> tuple[Predictions, dict[str, Tensor]]:
+        """The predictions, and beside them the simple outlier scores to compare with, by name."""
         features = self.features(pictures, self._predicting_prompt())
-        return Predictions(self.head(features), self.detector.score(features))
+        said = self._judge(features)
+        return said, logit_scores(said.logits) | self.detector.simple_scores(features)
 
     @property
     def image_size(self) -> int:
@@ -273,6 +294,9 @@ class OpenPrompt(Method):
         kept = dict(tensors)
         self.outliers = kept.pop("pool_outliers").cpu()
         self.detector.load_tensors(kept)
+
+    def _judge(self, features: Tensor) -> Predictions:
+        return Predictions(self.head(features), self.detector.score(features))
 
     def _predicting_prompt(self) -> nn.Module:
         teacher = self.recipe.predict_with == "teacher"

@@ -1,0 +1,61 @@
+"""The share of outliers in a pool, from the scores of labelled pictures that were hidden in it.
+
+Hidden labelled pictures are scored as the pool's known ones are, so below any threshold t
+
+    F_pool(t) = (1 − a) F_known(t) + a F_outlier(t) ≥ (1 − a) F_known(t)
+
+and 1 − a is the least of the ratios F_pool(t)/F_hidden(t), reached where no outlier scores as low
+(Blanchard, Lee and Scott 2010). Few pictures make a ratio noisy, so the least ratio counts with as
+many of its standard deviations added as `CAUTION` says: a pool without outliers has none found.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+CAUTION = 1.5
+"""standard deviations"""
+LEAST_HIDDEN = 8
+"""hidden pictures; a ratio of fewer is not looked at"""
+LEAST_PART = 0.5
+"""of the hidden pictures"""
+RESAMPLES = 200
+"""of the hidden and the pool scores, for the interval"""
+GRID = 400
+"""thresholds"""
+
+
+def outlier_share(hidden: Tensor, pool: Tensor) -> float:
+    """Return the estimated share of outliers among the pool's scores, from 0 to 1."""
+    return float(_shares(hidden.sort().values[None], pool.sort().values[None])[0])
+
+
+def share_interval(hidden: Tensor, pool: Tensor, seed: int = 0) -> tuple[float, float]:
+    """Return the 5 % and 95 % points of the share over resampled hidden and pool scores."""
+    generator = torch.Generator().manual_seed(seed)
+    shares = []
+    for _ in range(RESAMPLES):
+        drawn = [
+            scores[torch.randint(len(scores), (min(len(scores), 20_000),), generator=generator)]
+            for scores in (hidden, pool)
+        ]
+        shares.append(outlier_share(drawn[0], drawn[1]))
+    low, high = torch.tensor(shares).quantile(torch.tensor([0.05, 0.95])).tolist()
+    return low, high
+
+
+def _shares(hidden: Tensor, pool: Tensor) -> Tensor:
+    """Return the share of outliers for each row of sorted scores."""
+    n, m = hidden.shape[1], pool.shape[1]
+    if n < LEAST_HIDDEN or m == 0:
+        return torch.zeros(len(hidden))
+    first = max(LEAST_HIDDEN, int(LEAST_PART * n)) - 1
+    places = torch.linspace(first, n - 1, min(GRID, n - first)).round().long()
+    limits = hidden[:, places].contiguous()
+    known = (places + 1) / n
+    below = torch.searchsorted(pool, limits, right=True) / m
+    highest = below + CAUTION * (below * (1 - below) / m).sqrt()
+    lowest = known - CAUTION * (known * (1 - known) / n).sqrt()
+    best = (highest / lowest).argmin(dim=1, keepdim=True)
+    return (1 - (below / known).gather(1, best).squeeze(1)).clamp(0, 1)
