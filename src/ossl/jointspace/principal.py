@@ -18,6 +18,10 @@ class StackSettings:
     folds: int = 3  # labelled pictures are held out in this many turns
     fold_pool: int = 6000  # pool pictures a fold sees (and the centres are fitted on)
     neighbours: int = 5
+    references: int = 4000  # pool pictures that others are compared with
+    around: int = 8  # nearest of those that count
+    anchor: float = -1.0  # score of a labelled picture, in spreads of the known
+    novelty_trust: float = 0.33  # before the pool is asked
     steps: int = 8  # of self-training
     keep: float = 0.5  # part of the starting score that self-training keeps
     centre_steps: int = 12  # of expectation-maximisation over the centres

@@ -16,31 +16,52 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ossl.jointspace.anchored import anchored_mixture
 from ossl.jointspace.class_folds import trust_by_class_folds
 from ossl.jointspace.judge import Judge, finish_judge, start_judge, weigh
-from ossl.jointspace.principal import StackSettings, fit_principal_space
-from ossl.jointspace.share import outlier_share, share_interval
+from ossl.jointspace.neighbourhood import Neighbourhood, fit_neighbourhood
+from ossl.jointspace.principal import PrincipalSpace, StackSettings, fit_principal_space
+from ossl.jointspace.share import LEAST_HIDDEN, outlier_share, share_interval
 
 
 @dataclass
 class StackedSpace:
-    """The fitted joint space: one judge per fold, one set of weights, a share and a threshold."""
+    """The fitted joint space: one judge per fold, what lies around, a share and a threshold."""
 
     judges: list[Judge]
     weights: Tensor
+    neighbourhood: Neighbourhood
+    scales: Tensor  # (2, 2): median and spread of known pictures' evidence and novelty
+    novelty_weight: float  # evidence has a weight of 1
     share: float
     interval: tuple[float, float]
     threshold: float
-    hidden_scores: Tensor  # of labelled pictures, each by the judge that it was hidden from
-    fold_pool_scores: Tensor
 
     def outlier_score(self, features: Tensor) -> Tensor:
-        """Return the fused outlier score of features, (N,), higher for outliers."""
-        return self.score_projected(self.judges[0].space.project(features))
+        """Return the outlier score of features, (N,), higher for outliers."""
+        novelty, places = self.neighbourhood.look(features)
+        return self.smoothed(self.fused(self.evidence(features), novelty), places)
 
-    def score_projected(self, x: Tensor) -> Tensor:
-        """Return the fused outlier score of projected features: the mean over the judges."""
-        return torch.stack([judge.learned(x) @ self.weights for judge in self.judges]).mean(0)
+    def evidence(self, features: Tensor) -> Tensor:
+        """Return the mean of the judges' weighed evidence, (N,)."""
+        x = self.judges[0].space.project(features)
+        said: Tensor = torch.stack([judge.learned(x) @ self.weights for judge in self.judges])
+        return said.mean(0)
+
+    def fused(self, evidence: Tensor, novelty: Tensor) -> Tensor:
+        """Return evidence and weighed novelty, added in units of known pictures' spread, (N,)."""
+        columns = self.in_known_spreads(evidence, novelty)
+        score: Tensor = columns[:, 0] + self.novelty_weight * columns[:, 1]
+        return score
+
+    def in_known_spreads(self, evidence: Tensor, novelty: Tensor) -> Tensor:
+        """Return both as spreads of known pictures away from their middle, (N, 2)."""
+        columns = torch.stack([evidence, novelty], 1)
+        return (columns - self.scales[:, 0]) / self.scales[:, 1]
+
+    def smoothed(self, score: Tensor, places: Tensor) -> Tensor:
+        """Return the mean of a picture's score and of those around it, (N,)."""
+        return (score + self.neighbourhood.around(places)) / 2
 
 
 def assign_folds(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
@@ -55,6 +76,26 @@ def assign_folds(labels: Tensor, folds: int, generator: torch.Generator) -> Tens
     return fold
 
 
+@dataclass
+class _Fold:
+    """A judge, what it was fitted on, and the evidence of the pictures that it can be asked."""
+
+    judge: Judge
+    x: Tensor
+    y: Tensor
+    pool: Tensor  # the labelled pictures hidden from it, then some of the pool
+    rows: Tensor  # which labelled pictures those are
+    evidence: Tensor  # of `pool`, by column
+
+    @property
+    def known(self) -> Tensor:
+        return self.evidence[: len(self.rows)]
+
+    @property
+    def others(self) -> Tensor:
+        return self.evidence[len(self.rows) :]
+
+
 def fit_stacked_space(
     labelled: Tensor, labels: Tensor, pool: Tensor, settings: StackSettings | None = None
 ) -> StackedSpace:
@@ -64,40 +105,105 @@ def fit_stacked_space(
     labelled, pool = labelled.float(), pool.float()
     space = fit_principal_space(labelled, pool, settings)
     x, p = space.project(labelled), space.project(pool)
-    order = torch.randperm(len(p), generator=generator)
-    few = p[order[: settings.fold_pool]]
-    fold = assign_folds(labels, settings.folds, generator)
-    if int(torch.bincount(labels).max()) < 2:
-        fold[:] = 1  # nothing can be hidden: one judge that knows all
-    judges: list[tuple[Judge, Tensor, Tensor, Tensor, int]] = []
-    parts: list[Tensor] = []
-    for k in range(settings.folds):
-        out = fold == k
-        if out.all() or (not out.any() and judges):
-            continue
-        kept = _compact(labels[~out])
-        fold_pool = torch.cat([x[out], few])
-        judge, simple = start_judge(space, x[~out], kept, fold_pool, settings)
-        judges.append((judge, x[~out], kept, fold_pool, int(out.sum())))
-        parts.append(simple)
-    hidden = [int(j[4]) for j in judges]
-    trust = trust_by_class_folds(space, x, labels, few, settings)
-    simple_weights = _weigh_folds(parts, hidden, trust, settings)
-    parts = [
-        finish_judge(judge, xs, ys, fold_pool, count, simple, simple_weights, settings)
-        for (judge, xs, ys, fold_pool, count), simple in zip(judges, parts, strict=True)
-    ]
-    prior = torch.full((parts[0].shape[1],), (1 - settings.start_trust) / (parts[0].shape[1] - 1))
+    few = torch.randperm(len(p), generator=generator)[: settings.fold_pool]
+
+    # 1. Simple evidence, weighed by what sees new classes and by what tells hidden from pool.
+    folds = _hide_in_turn(space, x, labels, p[few], settings, generator)
+    trust = trust_by_class_folds(space, x, labels, p[few], settings)
+    weights = _weigh(folds, trust, settings)
+    # 2. From there self-trained directions and centres, weighed in the same way.
+    for fold in folds:
+        fold.evidence = finish_judge(
+            fold.judge,
+            fold.x,
+            fold.y,
+            fold.pool,
+            len(fold.rows),
+            fold.evidence,
+            weights,
+            settings,
+        )
+    learned = folds[0].evidence.shape[1]
+    prior = torch.full((learned,), (1 - settings.start_trust) / (learned - 1))
     prior[0] = settings.start_trust
-    weights = _weigh_folds(parts, hidden, prior, settings)
-    known, others = _cross_weighed(parts, hidden, prior, settings)
-    share, interval = outlier_share(known, others), share_interval(known, others)
-    joint = StackedSpace(
-        [judge for judge, *_ in judges], weights, share, interval, 0.0, known, others
+    weights = _weigh(folds, prior, settings)
+    judges = [fold.judge for fold in folds]
+    hidden, others = _by_other_folds(folds, prior, settings)
+    # 3. What that calls known is what novelty is measured from; the pool says what it is worth.
+    said = torch.stack([judge.learned(p) @ weights for judge in judges]).mean(0)
+    known = said <= said.quantile(1 - _share(torch.cat(hidden), torch.cat(others)))
+    around, own, chosen = fit_neighbourhood(
+        labelled, pool, known, few, settings.references, settings.around, generator
     )
-    final = joint.score_projected(p).sort().values
-    joint.threshold = float(final[min(len(final) - 1, int(len(final) * (1 - share)))])
+    (novelty, places), (strange, beside) = around.look(labelled), around.look(pool)
+    scales = torch.stack([_middle_and_spread(said[known]), _middle_and_spread(strange[known])])
+    joint = StackedSpace(judges, weights, around, scales, 1.0, 0.0, (0.0, 0.0), 0.0)
+    ours, theirs = weigh(
+        joint.in_known_spreads(
+            torch.cat(hidden), torch.cat([novelty[fold.rows] for fold in folds])
+        ),
+        joint.in_known_spreads(torch.cat(others), strange[few].repeat(len(folds))),
+        torch.tensor([1 - settings.novelty_trust, settings.novelty_trust]),
+        settings.stack_penalty,
+    ).tolist()
+    joint.novelty_weight = min(theirs / max(ours, 1e-6), 1.0)
+    # 4. Neighbours agree. Labelled pictures are known for certain; the pool's neighbours of a
+    #    hidden picture are scored by the judge that it was hidden from, for its label drew them in.
+    anchors = torch.full((len(own),), settings.anchor)
+    for place, fold in enumerate(folds):
+        others[place] = joint.fused(others[place], strange[few])
+        around.score = torch.cat([anchors, others[place][: len(chosen)]])
+        hidden[place] = joint.fused(hidden[place], novelty[fold.rows])
+        hidden[place] = joint.smoothed(hidden[place], places[fold.rows])
+        others[place] = joint.smoothed(others[place], beside[few])
+    score = joint.fused(said, strange)
+    around.score = torch.cat([anchors, score[chosen]])
+    # 5. The share of outliers, and the boundary that puts as many aside.
+    shown, mixed = torch.cat(hidden), torch.cat(others)
+    joint.share, joint.interval = _share(shown, mixed), share_interval(shown, mixed)
+    final = joint.smoothed(score, beside).sort().values
+    joint.threshold = float(final[min(len(final) - 1, int(len(final) * (1 - joint.share)))])
     return joint
+
+
+def _hide_in_turn(
+    space: PrincipalSpace,
+    x: Tensor,
+    labels: Tensor,
+    pool: Tensor,
+    settings: StackSettings,
+    generator: torch.Generator,
+) -> list[_Fold]:
+    """Return a fold with its simple evidence for every part of the labelled pictures.
+
+    With one picture a class nothing can be hidden: one fold then knows all.
+    """
+    parts = assign_folds(labels, settings.folds, generator)
+    if int(torch.bincount(labels).max()) < 2:
+        parts[:] = -1
+    folds: list[_Fold] = []
+    for part in range(settings.folds):
+        out = parts == part
+        if not out.any() and folds:
+            continue
+        y = _compact(labels[~out])
+        mixed = torch.cat([x[out], pool])
+        judge, evidence = start_judge(space, x[~out], y, mixed, settings)
+        folds.append(_Fold(judge, x[~out], y, mixed, out.nonzero().squeeze(1), evidence))
+    return folds
+
+
+def _share(hidden: Tensor, pool: Tensor) -> float:
+    """Return the share of outliers; of too few hidden pictures, by a mixture's word alone."""
+    if len(hidden) < LEAST_HIDDEN:
+        return float(anchored_mixture(pool, hidden).mean())
+    return outlier_share(hidden, pool)
+
+
+def _middle_and_spread(scores: Tensor) -> Tensor:
+    """Return the median and half the distance of the quantiles a deviation away, (2,)."""
+    low, middle, high = scores.quantile(torch.tensor([0.16, 0.5, 0.84]))
+    return torch.stack([middle, (high - low) / 2 + 1e-6])
 
 
 def _compact(labels: Tensor) -> Tensor:
@@ -106,27 +212,22 @@ def _compact(labels: Tensor) -> Tensor:
     return compact
 
 
-def _weigh_folds(
-    parts: list[Tensor], hidden: list[int], prior: Tensor, settings: StackSettings
-) -> Tensor:
-    """Return one set of weights from the hidden and pool rows of all folds."""
-    known = torch.cat([part[:h] for part, h in zip(parts, hidden, strict=True)])
-    pool = torch.cat([part[h:] for part, h in zip(parts, hidden, strict=True)])
+def _weigh(folds: list[_Fold], prior: Tensor, settings: StackSettings) -> Tensor:
+    """Return one set of weights from the hidden and pool pictures of all folds."""
+    known, pool = torch.cat([f.known for f in folds]), torch.cat([f.others for f in folds])
     return weigh(known, pool, prior, settings.stack_penalty)
 
 
-def _cross_weighed(
-    parts: list[Tensor], hidden: list[int], prior: Tensor, settings: StackSettings
-) -> tuple[Tensor, Tensor]:
-    """Return the scores of hidden and of pool pictures by weights that other folds chose.
+def _by_other_folds(
+    folds: list[_Fold], prior: Tensor, settings: StackSettings
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the scores of hidden and of pool pictures, by fold, by weights that others chose.
 
     A hidden picture that helped to choose the weights looks more known than it is.
     """
     known, pool = [], []
-    for k, (part, count) in enumerate(zip(parts, hidden, strict=True)):
-        rest = [i for i in range(len(parts)) if i != k] or [k]
-        weights = _weigh_folds([parts[i] for i in rest], [hidden[i] for i in rest], prior, settings)
-        scores = part @ weights
-        known.append(scores[:count])
-        pool.append(scores[count:])
-    return torch.cat(known), torch.cat(pool)
+    for fold in folds:
+        weights = _weigh([f for f in folds if f is not fold] or [fold], prior, settings)
+        known.append(fold.known @ weights)
+        pool.append(fold.others @ weights)
+    return known, pool
