@@ -78,6 +78,8 @@ def fit(
     seed: Number = None,
     device: DeviceName = None,
     precision: PrecisionName = None,
+    outlier_share: Real = None,
+    max_false_rejects: Real = None,
     settings: Settings = (),
     cache: Folder = None,
     resume: Flag = False,
@@ -87,6 +89,8 @@ def fit(
     """Learn the known classes and the outliers from labelled pictures and a pool.
 
     Example: ossl fit --labelled labelled/ --unlabelled pool/ --out RUN
+
+    Example: ossl fit --labelled labelled/ --unlabelled pool/ --out RUN --max-false-rejects 0.01
 
     Example: ossl fit --preset table1/cifar10-100 --recipe paper --data-root DIR --out RUN
 
@@ -106,13 +110,15 @@ def fit(
         seed: Chooses the split and every random start. Default: 0.
         device: Where to compute. Default: auto.
         precision: Of the frozen network's numbers; auto takes bf16 where it is fast.
+        outlier_share: Put this part of the pool aside, such as 0.2. Default: what is estimated.
+        max_false_rejects: Put aside no more than this part of the known pictures, such as 0.01.
         settings: One setting of config.json, such as recipe.circle_limit=0.3; may be repeated.
         cache: A folder that remembers a frozen encoder's features, for this run and later ones.
         resume: Go on with the run in RUN from its newest checkpoint.
         overwrite: Replace the run in RUN.
         quiet: Print the result only.
     """
-    from ossl.presets import new_run, with_backbone
+    from ossl.presets import new_run, with_backbone, with_boundary
     from ossl.rundir import RunFolder
     from ossl.summary import fit_summary
 
@@ -120,9 +126,10 @@ def fit(
         raise InputError("fit needs --out RUN, the folder to write to; see ossl fit --help.")
     if resume:
         given = (labelled, unlabelled, preset, profile, data_root, recipe, backbone, weights)
+        numbers = (image_size, seed, outlier_share, max_false_rejects)
         if overwrite:
             raise InputError("--resume and --overwrite exclude each other; give one.")
-        if any(given) or settings or image_size is not None or seed is not None:
+        if any(given) or settings or any(number is not None for number in numbers):
             raise InputError(
                 f"--resume goes on with the settings in {out}/config.json; give only --out with it."
             )
@@ -132,6 +139,7 @@ def fit(
         config = new_run(labelled, unlabelled, preset, profile, data_root, recipe)
         config = with_backbone(config, backbone, weights, image_size)
         config = with_value(config, "seed", seed or 0, "--seed")
+        config = with_boundary(config, outlier_share, max_false_rejects)
         config = with_settings(config, pairs(settings))
     if device is not None:
         config = with_value(config, "device", one_of("device", device, Device), "--device")

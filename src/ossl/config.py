@@ -58,6 +58,9 @@ class RecipeConfig:
     tangent_tolerance: Positive = 0.1  # row 7: in units of S
     circle_limit: Positive = 0.5  # row 9: λ
     threshold: Literal["circle", "mixture"] = "circle"  # where λ comes from: given, or the pool
+    # where a person knows better than the estimate; the default recipe's detector only
+    outlier_share: Fraction | None = None  # put so much of the pool aside
+    max_false_rejects: Fraction | None = None  # put aside at most so much of the known
     centre_rounds: Annotated[int, Field(ge=1)] = 1  # row 10: detections per pass over the pool
     # row 17; "evidence" is the default recipe's joint space
     detector: Literal["joint_space", "discriminator", "evidence"] = "joint_space"

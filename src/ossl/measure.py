@@ -48,6 +48,7 @@ def measure(
         "fpr95": None,
         "aupr": None,
         "outlier_share": method.outlier_share,
+        "outlier_share_interval": method.outlier_share_interval,
         "outlier_share_true": None,
         "threshold": method.threshold,
         "trainable_parameters": trained,

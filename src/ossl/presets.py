@@ -180,7 +180,7 @@ def demo_config() -> RunConfig:
     return replace(
         config,
         schedule=replace(config.schedule, flip=False),
-        backbone=BackboneConfig(image_size=64),
+        backbone=BackboneConfig(image_size=96),
     )
 
 
@@ -230,4 +230,21 @@ def with_backbone(
         config = with_value(config, "backbone.weights", str(weights.absolute()), "--weights")
     if image_size is not None:
         config = with_value(config, "backbone.image_size", image_size, "--image-size")
+    return config
+
+
+def with_boundary(
+    config: RunConfig, outlier_share: float | None, max_false_rejects: float | None
+) -> RunConfig:
+    """`config` with the boundary where a person wants it, in place of the estimate."""
+    if outlier_share is not None and max_false_rejects is not None:
+        raise InputError("--outlier-share and --max-false-rejects exclude each other; give one.")
+    given = {"outlier_share": outlier_share, "max_false_rejects": max_false_rejects}
+    for name, value in given.items():
+        if value is None:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if config.recipe.detector != "evidence":
+            raise InputError(f"{option} goes with --recipe default; leave it away.")
+        config = with_value(config, f"recipe.{name}", value, option)
     return config

@@ -34,6 +34,9 @@ def metrics_summary(metrics: dict[str, Any]) -> str:
     for name, value in (metrics["unseen"] or {}).items():
         lines.append(f"AUROC against {name.ljust(17)}{percent(value)}")
     share = f"outliers in the pool           {percent(metrics['outlier_share'])} estimated"
+    interval = metrics.get("outlier_share_interval")
+    if interval is not None:
+        share += f" ({100 * interval[0]:.0f} to {100 * interval[1]:.0f} %)"
     if metrics["outlier_share_true"] is not None:
         share += f", {percent(metrics['outlier_share_true'])} true"
     lines += [

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ossl.config import PromptConfig, RecipeConfig
 from ossl.methods.detectors import CircleDetector, DiscriminatorDetector
+from ossl.methods.evidence_detector import EvidenceDetector
 from ossl.methods.openprompt import OpenPrompt
 from tests.methods import tiny
 
@@ -253,6 +254,44 @@ def predict_with() -> None:
         torch.testing.assert_close(made.predict(pictures).logits, expected)
 
 
+def clusters() -> tuple[Tensor, Tensor, Tensor]:
+    """Labelled features of two classes, their labels, and a pool with 30 % of a third kind."""
+    generator = torch.Generator().manual_seed(0)
+    middles = 4 * torch.eye(3, 6)
+    labels = torch.arange(240) % 2
+    kinds = torch.cat([torch.arange(630) % 2, torch.full((270,), 2)])
+    return (
+        middles[labels] + torch.randn(240, 6, generator=generator),
+        labels,
+        middles[kinds] + torch.randn(900, 6, generator=generator),
+    )
+
+
+def put_aside(**changes: Any) -> tuple[Tensor, Tensor]:
+    """What the default recipe's detector puts aside of the labelled pictures and the pool."""
+    labelled, labels, pool = clusters()
+    detector = EvidenceDetector(RecipeConfig(**changes), seed=0)
+    detector.initialise(labelled, pool, labels)
+    return detector.detect(labelled), detector.detect(pool)
+
+
+def outlier_share() -> None:
+    """So much of the pool is put aside, whatever the estimate."""
+    for share in (0.0, 0.1, 0.6):
+        _, pool = put_aside(outlier_share=share)
+        assert float(pool.float().mean()) == pytest.approx(share, abs=0.01)
+    _, pool = put_aside()
+    assert float(pool.float().mean()) == pytest.approx(0.3, abs=0.05)
+
+
+def max_false_rejects() -> None:
+    """The boundary moves with the part of the known that may be lost."""
+    shares = [put_aside(max_false_rejects=part)[1].float().mean() for part in (0.0, 0.05, 0.5)]
+    assert shares[0] < shares[1] < shares[2]
+    labelled, _ = put_aside(max_false_rejects=0.05)
+    assert float(labelled.float().mean()) <= 0.06
+
+
 def head() -> None:
     """Row 4: in closed form only where no gradient moves the features."""
     for train, size, closed in (("never", 0, True), ("never", 2, False), ("always", 0, False)):
@@ -283,6 +322,8 @@ CHECKS: dict[str, Callable[[], None]] = {
         threshold,
         centre_rounds,
         detector,
+        outlier_share,
+        max_false_rejects,
         head,
         pseudo_threshold,
         pseudo_labels,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ossl.config import RecipeConfig
 from ossl.jointspace.simple import LOGIT_SCORES, SIMPLE_SCORES, fit_simple_scores
 from ossl.methods.evidence_detector import EvidenceDetector
 from ossl.methods.openprompt import OpenPrompt
@@ -45,7 +46,7 @@ def test_a_loaded_run_has_the_same() -> None:
 def test_an_older_run_has_those_of_the_logits() -> None:
     made = fitted()
     kept = {k: v for k, v in made.joint_space().items() if not k.startswith("simple.")}
-    made.detector = EvidenceDetector(0)
+    made.detector = EvidenceDetector(RecipeConfig(), 0)
     made.load_joint_space(kept)
     _, simple = made.predict_with_simple(tiny.pool_pictures().data)
     assert tuple(simple) == LOGIT_SCORES

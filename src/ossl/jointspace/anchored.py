@@ -9,14 +9,15 @@ from torch import Tensor
 def anchored_mixture(pool: Tensor, known: Tensor, start: float = 0.5, steps: int = 60) -> Tensor:
     """Return P(outlier) for every pool score under two Gaussians, ``known`` anchoring the first.
 
-    ``known`` are scores of labelled pictures that the score was *not* fitted on.
+    ``known`` are scores of labelled pictures that the score was *not* fitted on. With fewer than
+    two of them the lower half of the pool anchors instead, with the weight of one picture.
     """
     n = float(len(known))
     if n > 1:
         mean_l, var_l = known.mean(), known.var() + 1e-4
     else:
         low = pool[pool <= pool.quantile(0.5)]
-        mean_l, var_l, n = low.mean(), low.var() + 1e-4, 1.0
+        mean_l, var_l, n = low.mean(), low.var(correction=0) + 1e-4, 1.0
     mean_k, var_k = mean_l, var_l
     high = pool[pool >= pool.quantile(0.7)]
     mean_o, var_o = high.mean(), high.var(correction=0) + 1e-3
@@ -35,9 +36,3 @@ def anchored_mixture(pool: Tensor, known: Tensor, start: float = 0.5, steps: int
         var_o = torch.maximum(var_o, 0.05 * var_k)
         share = outlier.mean().clamp(1e-3, 1 - 1e-3)
     return outlier
-
-
-def outlier_share(known: Tensor, pool: Tensor) -> tuple[float, tuple[float, float]]:
-    """Return the estimated share of outliers in the pool and an interval."""
-    share = float(anchored_mixture(pool, known).mean())
-    return share, (share, share)

@@ -11,6 +11,9 @@ from torch.nn import functional
 from ossl.jointspace import evidence
 from ossl.jointspace.principal import StackSettings
 
+LEAST_VARIANCE = 1e-6
+"""of whitened features within classes; labelled pictures that are all alike have none"""
+
 
 @dataclass
 class CentreSets:
@@ -49,7 +52,7 @@ def round_classes(white: Tensor, labels: Tensor, keep: int) -> Tensor:
     part = dim / (dim + seen)
     cov = (1 - part) * cov + part * cov.diagonal().mean() * torch.eye(dim)
     variance, directions = torch.linalg.eigh(cov)
-    scaled: Tensor = directions[:, :keep] * variance[:keep].rsqrt()
+    scaled: Tensor = directions[:, :keep] * variance[:keep].clamp_min(LEAST_VARIANCE).rsqrt()
     return scaled
 
 

@@ -32,7 +32,7 @@ class Neighbourhood:
         """Return 1 - mean cosine to the nearest known references (N,), and the nearest of all.
 
         The nearest are (N, neighbours) places in ``reference``, -1 where there are too few. The
-        picture itself does not count.
+        picture itself and its copies do not count; with nothing known beside them it is 0 away.
         """
         distances, places = [], []
         for low in range(0, len(features), ROWS):
@@ -43,7 +43,8 @@ class Neighbourhood:
             places.append(nearest.indices.where(nearest.values > -2, -1))
             cosine[:, ~self.known] = -2.0
             few = cosine.topk(min(self.neighbours, int(self.known.sum())), dim=1).values
-            distances.append(1 - few.mean(1))
+            counts = few > -2
+            distances.append(((1 - few) * counts).sum(1) / counts.sum(1).clamp_min(1))
         return torch.cat(distances), torch.cat(places)
 
     def around(self, places: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class StackSettings:
-    """StackSettings of the joint space; none needs tuning to a data set."""
+    """Settings of the joint space; none needs tuning to a data set."""
 
     dims: tuple[int, ...] = (32, 64, 128, 256)  # principal directions that evidence is taken in
     knn_dims: tuple[int, ...] = (64,)  # of these, the ones in which neighbours are looked for too

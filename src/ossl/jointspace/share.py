@@ -5,8 +5,9 @@ Hidden labelled pictures are scored as the pool's known ones are, so below any t
     F_pool(t) = (1 − a) F_known(t) + a F_outlier(t) ≥ (1 − a) F_known(t)
 
 and 1 − a is the least of the ratios F_pool(t)/F_hidden(t), reached where no outlier scores as low
-(Blanchard, Lee and Scott 2010). Few pictures make a ratio noisy, so the least ratio counts with as
-many of its standard deviations added as `CAUTION` says: a pool without outliers has none found.
+(Blanchard, Lee and Scott 2010). Few pictures make a ratio noisy and the least of many too low, so t
+is where the ratio is least with F_pool and F_hidden each taken `CAUTION` standard deviations to its
+disfavour, and above `LEAST_PART` of the hidden. A pool without outliers then has hardly any found.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-CAUTION = 1.5
+CAUTION = 2.0
 """standard deviations"""
 LEAST_HIDDEN = 8
 """hidden pictures; a ratio of fewer is not looked at"""
@@ -22,6 +23,8 @@ LEAST_PART = 0.5
 """of the hidden pictures"""
 RESAMPLES = 200
 """of the hidden and the pool scores, for the interval"""
+SPREADS = 1.645
+"""standard deviations; a normal estimate is as near as this in nine cases of ten"""
 GRID = 400
 """thresholds"""
 
@@ -31,8 +34,17 @@ def outlier_share(hidden: Tensor, pool: Tensor) -> float:
     return float(_shares(hidden.sort().values[None], pool.sort().values[None])[0])
 
 
-def share_interval(hidden: Tensor, pool: Tensor, seed: int = 0) -> tuple[float, float]:
-    """Return the 5 % and 95 % points of the share over resampled hidden and pool scores."""
+def share_interval(
+    hidden: Tensor, pool: Tensor, share: float, seed: int = 0
+) -> tuple[float, float]:
+    """Return the ``share`` that was found `SPREADS` standard deviations down and up, from 0 to 1.
+
+    The deviation is that over resampled hidden and pool scores. Their own quantiles would lie too
+    high: the least of many ratios is lower still where resampling has added noise to noise. Of too
+    few hidden pictures nothing is known: 0 to 1.
+    """
+    if len(hidden) < LEAST_HIDDEN or len(pool) == 0:
+        return 0.0, 1.0
     generator = torch.Generator().manual_seed(seed)
     shares = []
     for _ in range(RESAMPLES):
@@ -41,8 +53,8 @@ def share_interval(hidden: Tensor, pool: Tensor, seed: int = 0) -> tuple[float, 
             for scores in (hidden, pool)
         ]
         shares.append(outlier_share(drawn[0], drawn[1]))
-    low, high = torch.tensor(shares).quantile(torch.tensor([0.05, 0.95])).tolist()
-    return low, high
+    reach = SPREADS * float(torch.tensor(shares).std())
+    return max(0.0, share - reach), min(1.0, share + reach)
 
 
 def _shares(hidden: Tensor, pool: Tensor) -> Tensor:

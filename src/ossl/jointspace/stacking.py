@@ -23,6 +23,11 @@ from ossl.jointspace.neighbourhood import Neighbourhood, fit_neighbourhood
 from ossl.jointspace.principal import PrincipalSpace, StackSettings, fit_principal_space
 from ossl.jointspace.share import LEAST_HIDDEN, outlier_share, share_interval
 
+ENOUGH = 100
+"""hidden pictures; from so many on they alone say how large the share of outliers is"""
+KEPT = 20_001
+"""scores of the pool; so many evenly spaced ones stand for all"""
+
 
 @dataclass
 class StackedSpace:
@@ -35,7 +40,22 @@ class StackedSpace:
     novelty_weight: float  # evidence has a weight of 1
     share: float
     interval: tuple[float, float]
-    threshold: float
+    known_scores: Tensor  # sorted, of labelled pictures while they were hidden
+    pool_scores: Tensor  # sorted; evenly spaced ones of a large pool
+
+    def threshold(
+        self, share: float | None = None, max_false_rejects: float | None = None
+    ) -> float:
+        """Return the score above which ``share`` of the pool lies (None: the estimated share).
+
+        With ``max_false_rejects`` it is the score above which so much of the hidden labelled
+        pictures lies.
+        """
+        if max_false_rejects is not None and len(self.known_scores):
+            kept, part = self.known_scores, max_false_rejects
+        else:
+            kept, part = self.pool_scores, self.share if share is None else share
+        return float(kept[min(len(kept) - 1, max(0, round(len(kept) * (1 - part)) - 1))])
 
     def outlier_score(self, features: Tensor) -> Tensor:
         """Return the outlier score of features, (N,), higher for outliers."""
@@ -102,7 +122,7 @@ def fit_stacked_space(
     """Return the joint space of labelled features (n, D), labels (0..K-1) and a pool (N, D)."""
     settings = settings or StackSettings()
     generator = torch.Generator().manual_seed(settings.seed)
-    labelled, pool = labelled.float(), pool.float()
+    labelled, labels, pool = labelled.float(), _compact(labels), pool.float()
     space = fit_principal_space(labelled, pool, settings)
     x, p = space.project(labelled), space.project(pool)
     few = torch.randperm(len(p), generator=generator)[: settings.fold_pool]
@@ -137,7 +157,8 @@ def fit_stacked_space(
     )
     (novelty, places), (strange, beside) = around.look(labelled), around.look(pool)
     scales = torch.stack([_middle_and_spread(said[known]), _middle_and_spread(strange[known])])
-    joint = StackedSpace(judges, weights, around, scales, 1.0, 0.0, (0.0, 0.0), 0.0)
+    none = torch.empty(0)
+    joint = StackedSpace(judges, weights, around, scales, 1.0, 0.0, (0.0, 0.0), none, none)
     ours, theirs = weigh(
         joint.in_known_spreads(
             torch.cat(hidden), torch.cat([novelty[fold.rows] for fold in folds])
@@ -158,11 +179,13 @@ def fit_stacked_space(
         others[place] = joint.smoothed(others[place], beside[few])
     score = joint.fused(said, strange)
     around.score = torch.cat([anchors, score[chosen]])
-    # 5. The share of outliers, and the boundary that puts as many aside.
+    # 5. The share of outliers, and the scores that boundaries are read from.
     shown, mixed = torch.cat(hidden), torch.cat(others)
-    joint.share, joint.interval = _share(shown, mixed), share_interval(shown, mixed)
+    joint.share = _share(shown, mixed)
+    joint.interval = share_interval(shown, mixed, joint.share)
+    joint.known_scores = shown.sort().values
     final = joint.smoothed(score, beside).sort().values
-    joint.threshold = float(final[min(len(final) - 1, int(len(final) * (1 - joint.share)))])
+    joint.pool_scores = final[torch.linspace(0, len(final) - 1, min(len(final), KEPT)).long()]
     return joint
 
 
@@ -194,10 +217,13 @@ def _hide_in_turn(
 
 
 def _share(hidden: Tensor, pool: Tensor) -> float:
-    """Return the share of outliers; of too few hidden pictures, by a mixture's word alone."""
-    if len(hidden) < LEAST_HIDDEN:
-        return float(anchored_mixture(pool, hidden).mean())
-    return outlier_share(hidden, pool)
+    """Return the share of outliers; with fewer than ``ENOUGH`` hidden pictures a mixture has a say.
+
+    Its two Gaussians are the wrong shape, but a ratio of few pictures is mostly noise.
+    """
+    trust = min(1.0, len(hidden) / ENOUGH) if len(hidden) >= LEAST_HIDDEN else 0.0
+    mixed = float(anchored_mixture(pool, hidden).mean()) if trust < 1 else 0.0
+    return trust * outlier_share(hidden, pool) + (1 - trust) * mixed
 
 
 def _middle_and_spread(scores: Tensor) -> Tensor:

@@ -157,6 +157,11 @@ class Method(nn.Module, ABC):
     def outlier_share(self) -> float | None:
         """The estimated share of outliers in the pool; None before there is one."""
 
+    @property
+    def outlier_share_interval(self) -> tuple[float, float] | None:
+        """Where that share lies in nine cases of ten; None for a method that cannot say."""
+        return None
+
     @abstractmethod
     def joint_space(self) -> dict[str, Tensor]:
         """Everything that `jointspace.safetensors` holds."""

@@ -40,6 +40,7 @@ class Detector(nn.Module, ABC):
 
     limit: float
     share: float | None = None
+    interval: tuple[float, float] | None = None  # of the share; None where it has none
 
     @abstractmethod
     def initialise(self, labelled: Tensor, pool: Tensor, labels: Tensor) -> LogValues:

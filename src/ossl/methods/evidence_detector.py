@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ossl.config import RecipeConfig
 from ossl.jointspace.principal import StackSettings
 from ossl.jointspace.simple import SimpleScores, fit_simple_scores
 from ossl.jointspace.stacking import StackedSpace, fit_stacked_space
@@ -21,8 +22,9 @@ SIMPLE = "simple"  # before the names of the simple scores' tensors
 class EvidenceDetector(Detector):
     """Known and outlier centres, self-trained directions and simple evidence, as one score."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, recipe: RecipeConfig, seed: int) -> None:
         super().__init__()
+        self.recipe = recipe
         self.settings = StackSettings(seed=seed)
         self.limit = 0.0
         self.space: StackedSpace | None = None
@@ -39,12 +41,10 @@ class EvidenceDetector(Detector):
         kept = to_tensors(fitted) | to_tensors(simple, SIMPLE)
         self.load_tensors({name: tensor.to(device) for name, tensor in kept.items()})
         low, high = fitted.interval
-        return {
-            "outlier_share": fitted.share,
-            "outlier_share_low": low,
-            "outlier_share_high": high,
-            "limit": self.limit,
-        }
+        values: LogValues = {"outlier_share_low": low, "outlier_share_high": high}
+        if self.recipe.max_false_rejects is not None and not len(fitted.known_scores):
+            values["note"] = "too few labels to measure false rejects by; the share rules instead"
+        return {"outlier_share": fitted.share, "limit": self.limit, **values}
 
     def update(self, labelled: Tensor, pool: Tensor) -> LogValues:
         """Nothing to log: the features do not change under a frozen encoder without a prompt."""
@@ -77,6 +77,9 @@ class EvidenceDetector(Detector):
         """Take back what `tensors` gave."""
         if tensors:
             self.space = from_tensors(StackedSpace, tensors)
-            self.limit, self.share = self.space.threshold, self.space.share
+            self.limit = self.space.threshold(
+                self.recipe.outlier_share, self.recipe.max_false_rejects
+            )
+            self.share, self.interval = self.space.share, self.space.interval
         if any(name.startswith(f"{SIMPLE}.") for name in tensors):  # older runs have none
             self.simple = from_tensors(SimpleScores, tensors, SIMPLE)

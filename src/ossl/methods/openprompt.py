@@ -285,6 +285,11 @@ class OpenPrompt(Method):
         """The estimated share of outliers in the pool."""
         return self.detector.share
 
+    @property
+    def outlier_share_interval(self) -> tuple[float, float] | None:
+        """Where the share of outliers in the pool lies in nine cases of ten."""
+        return self.detector.interval
+
     def joint_space(self) -> dict[str, Tensor]:
         """The detector's space, centres and λ, and which pool pictures it put aside."""
         return {**self.detector.tensors(), "pool_outliers": self.outliers}
@@ -343,7 +348,7 @@ class OpenPrompt(Method):
             return CircleDetector(self.recipe)
         if self.recipe.detector == "discriminator":
             return DiscriminatorDetector(self.encoder.width, seed)
-        return EvidenceDetector(seed)
+        return EvidenceDetector(self.recipe, seed)
 
     def _new_prompt(self, seed: int) -> VisualPrompt:
         settings, image_size = self.recipe.prompt, self.encoder.image_size
