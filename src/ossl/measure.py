@@ -122,7 +122,8 @@ def _against(
 def parameter_counts(method: Method) -> tuple[int, int, dict[str, int]]:
     """What learns beside the encoder, what the student has in all, and what learns by stage.
 
-    A teacher is a moving average, not learnt, and so not counted.
+    A teacher is a moving average, not learnt, and so not counted; what a fit in closed form solves
+    for is.
     """
     copies = {
         id(parameter)
@@ -137,4 +138,5 @@ def parameter_counts(method: Method) -> tuple[int, int, dict[str, int]]:
         named = {k: p for phase in stage.phases for k, p in method.trained(phase).items()}
         by_stage[stage.name] = sum(p.numel() for p in named.values())
         learning |= {k: p.numel() for k, p in named.items() if not k.startswith("encoder.")}
-    return sum(learning.values()), total, by_stage
+    solved = method.closed_form_parameters
+    return sum(learning.values()) + solved, total + solved, by_stage

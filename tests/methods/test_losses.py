@@ -33,16 +33,16 @@ def drawn(recipe: RecipeConfig) -> tuple[OpenPrompt, slow.Model]:
         made.prompt.values.add_(0.3)
         assert made.outlier_prompt is not None
         made.outlier_prompt.values.add_(made.prompt.values)
-    detector = made.detector
-    assert isinstance(detector, CircleDetector)
+    detector, head = made.detector, made.head
+    assert isinstance(detector, CircleDetector) and head is not None
     assert detector.centres is not None
     model = slow.Model(
         mean=made.encoder.mean.tolist(),
         std=made.encoder.std.tolist(),
         encoder_weight=net[1].weight.tolist(),  # type: ignore[index]
         encoder_bias=net[1].bias.tolist(),  # type: ignore[index]
-        head_weight=made.head.weight.tolist(),
-        head_bias=made.head.bias.tolist(),
+        head_weight=head.weight.tolist(),
+        head_bias=head.bias.tolist(),
         prompt=made.prompt.as_image().tolist(),
         teacher_prompt=image(made.teacher["prompt"]),
         outlier_prompt=made.outlier_prompt.as_image().tolist(),

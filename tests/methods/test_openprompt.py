@@ -70,6 +70,7 @@ def test_stage_two_trains_the_two_prompts_alone() -> None:
     made.predict(tiny.pool_pictures().data)
     assert not tiny.changed(frozen, made.frozen_encoder)
     # Neither do the gradients of stage 1's last step lie about in memory.
+    assert made.head is not None
     for module in (made.encoder, made.frozen_encoder, made.head, made.teacher):
         assert all(p.grad is None and not p.requires_grad for p in module.parameters())
 

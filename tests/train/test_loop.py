@@ -145,6 +145,7 @@ def test_a_loss_without_a_finite_gradient_is_bad_too(tmp_path: Path) -> None:
     def poison(gradient: Tensor) -> Tensor:
         return gradient * torch.inf
 
+    assert made.head is not None
     made.head.weight.register_hook(poison)  # type: ignore[no-untyped-call]
     with pytest.raises(TrainingDivergedError):
         run(tmp_path, made)

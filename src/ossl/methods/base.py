@@ -158,6 +158,11 @@ class Method(nn.Module, ABC):
         """The estimated share of outliers in the pool; None before there is one."""
 
     @property
+    def closed_form_parameters(self) -> int:
+        """How many numbers were solved for instead of learnt step by step."""
+        return 0
+
+    @property
     def outlier_share_interval(self) -> tuple[float, float] | None:
         """Where that share lies in nine cases of ten; None for a method that cannot say."""
         return None

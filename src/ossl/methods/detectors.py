@@ -72,6 +72,10 @@ class Detector(nn.Module, ABC):
         """Whether each feature is an outlier's."""
         return is_outlier(self.score(features), self.limit)
 
+    def known_probability(self, features: Tensor) -> Tensor:
+        """How likely each feature is a known picture's; 0 or 1 for a detector that says no more."""
+        return (~self.detect(features)).float()
+
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """What has to be kept to score again."""

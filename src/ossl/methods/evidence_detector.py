@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ossl.config import RecipeConfig
+from ossl.jointspace.anchored import anchored_mixture
 from ossl.jointspace.principal import StackSettings
 from ossl.jointspace.simple import SimpleScores, fit_simple_scores
 from ossl.jointspace.stacking import StackedSpace, fit_stacked_space
@@ -56,6 +57,12 @@ class EvidenceDetector(Detector):
         if self.space is None:
             raise RuntimeError("the joint space is not fitted yet; stage 2 fits it first")
         return self.space.outlier_score(features.float())
+
+    def known_probability(self, features: Tensor) -> Tensor:
+        """How likely each feature is a known picture's, by a mixture that hidden labels anchor."""
+        if self.space is None:
+            raise RuntimeError("the joint space is not fitted yet; stage 2 fits it first")
+        return 1 - anchored_mixture(self.score(features), self.space.known_scores)
 
     def consistency(self, student: Tensor, teacher: Tensor) -> Tensor:
         """The mean Euclidean distance of the two views along the pool's principal directions."""

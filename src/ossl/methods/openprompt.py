@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from ossl.config import RecipeConfig, ScheduleConfig
 from ossl.data.batches import Batch, Plan
-from ossl.jointspace.linear_head import fit_linear_head
+from ossl.jointspace.kernel_head import KernelHead, fit_kernel_head
 from ossl.jointspace.losses import prompt_contrast
 from ossl.jointspace.simple import logit_scores
+from ossl.jointspace.state import from_tensors, to_tensors
 from ossl.methods.base import LogValues, Method, MethodInfo, Phase, Predictions, Scan, Stage
 from ossl.methods.detectors import CircleDetector, Detector, DiscriminatorDetector
 from ossl.methods.evidence_detector import EvidenceDetector
@@ -31,6 +32,7 @@ from ossl.models.statistics import estimating_statistics
 from ossl.models.teacher import Ema
 
 LABELLED, STUDENT, OUTLIERS = "labelled", "student", "outlier_prompt"
+CLASSIFIER = "classifier"  # before the names of its tensors in jointspace.safetensors
 
 
 class OpenPrompt(Method):
@@ -64,7 +66,9 @@ class OpenPrompt(Method):
         self.fits_head = recipe.head == "closed_form" and not (
             self.trains_encoder or recipe.prompt.size != 0
         )
-        self.head = Head(encoder.width, classes, seed=seed)
+        self.classes = classes
+        self.head = None if self.fits_head else Head(encoder.width, classes, seed=seed)
+        self.fitted_head: KernelHead | None = None
         self.prompt = self._new_prompt(seed + 1)
         self.outlier_prompt = self._new_prompt(seed + 2) if recipe.contrast else None
         self.detector = self._new_detector(seed + 3)
@@ -122,7 +126,8 @@ class OpenPrompt(Method):
         self.encoder.requires_grad_(learns)
         # Convolutions in bf16 are faster over channels-last memory, on the CPU too.
         self.encoder.to(memory_format=torch.channels_last)
-        self.head.requires_grad_(stage.name == "labelled")
+        if self.head is not None:
+            self.head.requires_grad_(stage.name == "labelled")
         self.zero_grad(set_to_none=True)  # of the stage before: what is frozen keeps no gradient
         self._frozen = () if learns else (freeze(self.encoder, dtype=self.dtype),)
 
@@ -134,8 +139,9 @@ class OpenPrompt(Method):
             self._settle_encoder(scan)
         self.teacher.restart()
         labelled, pool = self._scan_features(scan)
-        values: LogValues = self._fit_head(labelled, scan.labels) if self.fits_head else {}
-        values |= self.detector.initialise(labelled, pool, scan.labels)
+        values = self.detector.initialise(labelled, pool, scan.labels)
+        if self.fits_head:
+            values |= self._fit_head(labelled, scan.labels, pool)
         self._collect_outliers(pool)
         return values
 
@@ -143,7 +149,8 @@ class OpenPrompt(Method):
         """The parameters that a phase learns, by name."""
         learning: dict[str, nn.Module] = {"prompt": self.prompt}
         if phase.name == LABELLED:
-            learning["head"] = self.head
+            if self.head is not None:
+                learning["head"] = self.head
             if self.trains_encoder:
                 learning["encoder"] = self.encoder
         elif phase.name == STUDENT:
@@ -172,7 +179,7 @@ class OpenPrompt(Method):
 
     def _labelled_losses(self, batch: Batch) -> dict[str, Tensor]:
         """L_l: cross-entropy on the labelled pictures (row 4)."""
-        logits = self.head(self.features(batch.labelled["weak"], self.prompt))
+        logits = self.logits(self.features(batch.labelled["weak"], self.prompt))
         hits = (logits.argmax(dim=1) == batch.labels).float().mean()
         return {"labelled_loss": F.cross_entropy(logits, batch.labels), "labelled_accuracy": hits}
 
@@ -185,12 +192,12 @@ class OpenPrompt(Method):
             judge = teacher_features
             if self.recipe.pseudo_labels == "student":
                 judge = self.features(weak, self.prompt)
-            confidence, pseudo = self.head(judge).softmax(dim=1).max(dim=1)
+            confidence, pseudo = self.logits(judge).softmax(dim=1).max(dim=1)
             used = (known & (confidence >= self.recipe.pseudo_threshold)).float()
 
         features = self.features(torch.cat([batch.labelled["weak"], strong]), self.prompt)
         labelled_features, pool_features = features.tensor_split([len(batch.labels)])
-        logits = self.head(features)
+        logits = self.logits(features)
         labelled_logits, pool_logits = logits.tensor_split([len(batch.labels)])
         pseudo_loss = F.cross_entropy(pool_logits, pseudo, reduction="none")
         losses = {
@@ -286,22 +293,31 @@ class OpenPrompt(Method):
         return self.detector.share
 
     @property
+    def closed_form_parameters(self) -> int:
+        """How many numbers of the classifier were solved for instead of learnt step by step."""
+        return 0 if self.fitted_head is None else self.fitted_head.parameter_count
+
+    @property
     def outlier_share_interval(self) -> tuple[float, float] | None:
         """Where the share of outliers in the pool lies in nine cases of ten."""
         return self.detector.interval
 
     def joint_space(self) -> dict[str, Tensor]:
         """The detector's space, centres and λ, and which pool pictures it put aside."""
-        return {**self.detector.tensors(), "pool_outliers": self.outliers}
+        head = to_tensors(self.fitted_head, CLASSIFIER)
+        return {**self.detector.tensors(), **head, "pool_outliers": self.outliers}
 
     def load_joint_space(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `joint_space` gave."""
         kept = dict(tensors)
         self.outliers = kept.pop("pool_outliers").cpu()
+        own = {name: kept.pop(name) for name in tensors if name.startswith(f"{CLASSIFIER}.")}
+        if own:
+            self.fitted_head = from_tensors(KernelHead, own, CLASSIFIER)
         self.detector.load_tensors(kept)
 
     def _judge(self, features: Tensor) -> Predictions:
-        return Predictions(self.head(features), self.detector.score(features))
+        return Predictions(self.logits(features), self.detector.score(features))
 
     def _predicting_prompt(self) -> nn.Module:
         teacher = self.recipe.predict_with == "teacher"
@@ -324,12 +340,25 @@ class OpenPrompt(Method):
                 self.encoder(self.prompt(self.encoder.normalise(pictures)))
         self._frozen = (freeze(self.encoder, dtype=self.dtype),)
 
+    def logits(self, features: Tensor) -> Tensor:
+        """C(f), by the classifier that gradients moved or the one fitted in closed form."""
+        if self.head is not None:
+            logits: Tensor = self.head(features)
+            return logits
+        if self.fitted_head is None:
+            raise RuntimeError("the classifier is not fitted yet; stage 2 fits it first")
+        return self.fitted_head(features)
+
     @torch.no_grad()
-    def _fit_head(self, labelled: Tensor, labels: Tensor) -> LogValues:
-        fitted = fit_linear_head(labelled.cpu(), labels.cpu(), self.head.out_features)
-        self.head.weight.copy_(fitted.weight)
-        self.head.bias.copy_(fitted.bias)
-        values: LogValues = {"shrinkage": fitted.shrinkage}
+    def _fit_head(self, labelled: Tensor, labels: Tensor, pool: Tensor) -> LogValues:
+        known = self.detector.known_probability(pool)
+        # On the CPU like the joint space: the solves are small, wherever the features are.
+        fitted = fit_kernel_head(
+            labelled.cpu(), labels.cpu(), self.classes, pool.cpu(), known.cpu()
+        )
+        tensors = {name: value.to(labelled.device) for name, value in to_tensors(fitted).items()}
+        self.fitted_head = from_tensors(KernelHead, tensors)
+        values: LogValues = {"pool_part_in_classifier": fitted.pool_part}
         if fitted.held_out_accuracy is not None:
             values["held_out_accuracy"] = fitted.held_out_accuracy
         return values
