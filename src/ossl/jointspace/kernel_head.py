@@ -23,7 +23,8 @@ BALANCE = 0.5  # how far pseudo-labels are pulled to even classes: 0 not at all,
 FOLDS = 3
 PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the correction
 SHARPEST = 200.0  # inverse temperature
-USUAL = 12.0  # inverse temperature where one picture a class leaves nothing to measure it by
+USUAL = 20.0  # inverse temperature, and how far from it most data lie (log-normal deviation):
+USUAL_SPREAD = 0.4  # of a few pictures alone it comes out near 1, and the pool learns nothing
 ROWS = 4096  # pictures compared with all points at a time
 
 
@@ -234,13 +235,14 @@ def _choose(
 
 
 def _sharpness(scores: Tensor, labels: Tensor, weight: Tensor) -> tuple[float, float]:
-    """Return the inverse temperature under which held-out labels are likeliest, and their loss."""
+    """Return the likeliest inverse temperature of held-out scores, and the loss at it."""
     tried = torch.logspace(0, torch.tensor(SHARPEST).log10().item(), 47)
+    unusual = (tried.log() - torch.tensor(USUAL).log()).square() / (2 * USUAL_SPREAD**2)
     losses = torch.stack(
         [
             (functional.cross_entropy(scores * sharp, labels, reduction="none") * weight).mean()
             for sharp in tried
         ]
     )
-    best = int(losses.argmin())
+    best = int((losses + unusual / len(labels)).argmin())
     return float(tried[best]), float(losses[best])
