@@ -15,23 +15,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ossl.config import RecipeConfig, ScheduleConfig
-from ossl.data.batches import Batch, Plan
+from ossl.data.batches import Batch
 from ossl.jointspace.kernel_head import KernelHead, fit_kernel_head
 from ossl.jointspace.losses import prompt_contrast
 from ossl.jointspace.simple import logit_scores
 from ossl.jointspace.state import from_tensors, to_tensors
 from ossl.methods.base import LogValues, Method, MethodInfo, Phase, Predictions, Scan, Stage
-from ossl.methods.detectors import CircleDetector, Detector, DiscriminatorDetector
-from ossl.methods.evidence_detector import EvidenceDetector
+from ossl.methods.openprompt_parts import (
+    LABELLED,
+    OUTLIERS,
+    STUDENT,
+    new_detector,
+    new_prompt,
+    two_stages,
+)
 from ossl.models.backbone import Backbone
 from ossl.models.frozen import FrozenBackbone, freeze
 from ossl.models.head import Head
 from ossl.models.memory import FeatureMemory
-from ossl.models.prompt import VisualPrompt, prompt_size_for
 from ossl.models.statistics import estimating_statistics
 from ossl.models.teacher import Ema
 
-LABELLED, STUDENT, OUTLIERS = "labelled", "student", "outlier_prompt"
 CLASSIFIER = "classifier"  # before the names of its tensors in jointspace.safetensors
 
 
@@ -69,51 +73,24 @@ class OpenPrompt(Method):
         self.classes = classes
         self.head = None if self.fits_head else Head(encoder.width, classes, seed=seed)
         self.fitted_head: KernelHead | None = None
-        self.prompt = self._new_prompt(seed + 1)
-        self.outlier_prompt = self._new_prompt(seed + 2) if recipe.contrast else None
-        self.detector = self._new_detector(seed + 3)
+        side = encoder.image_size
+        self.prompt = new_prompt(recipe.prompt, side, seed + 1)
+        self.outlier_prompt = new_prompt(recipe.prompt, side, seed + 2) if recipe.contrast else None
+        self.detector = new_detector(recipe, encoder.width, seed + 3)
         self.teacher = Ema(self._prompts(), decay=recipe.ema_decay)
         self.outliers = torch.empty(0, dtype=torch.int64)
-        self.stages = self._plan(schedule)
+        self.stages = two_stages(
+            schedule,
+            learns_head=not self.fits_head,
+            learns_from_pool=self.learns_from_pool,
+            outlier_prompt=recipe.contrast,
+            mixed_precision=self.trains_encoder and dtype != torch.float32,
+        )
         # The frozen encoder is worked out from `encoder`, so it is kept out of the state dict.
         self._frozen: tuple[FrozenBackbone, ...] = ()
         self._memory: FeatureMemory | None = None
 
-    # --- the plan -----------------------------------------------------------------------------
-
-    def _plan(self, schedule: ScheduleConfig) -> tuple[Stage, ...]:
-        def phase(name: str, steps: int, labelled: int, pool: int) -> Phase:
-            return Phase(
-                name,
-                steps,
-                Plan(labelled=labelled, pool=pool, flip=schedule.flip),
-                schedule.learning_rate,
-                schedule.momentum,
-                schedule.weight_decay if name == LABELLED else 0.0,
-            )
-
-        labelled, pool = schedule.labelled_batch, schedule.pool_batch
-        first = phase(LABELLED, schedule.labelled_steps, labelled, 0)
-        second = [phase(STUDENT, schedule.pool_steps, labelled, pool)]
-        if self.recipe.contrast:
-            second.append(phase(OUTLIERS, schedule.outlier_steps, 0, pool))
-        return (
-            Stage(
-                "labelled",
-                "learning from the labelled pictures",
-                0 if self.fits_head else schedule.labelled_epochs,
-                (first,),
-                schedule.decay_at,
-                mixed_precision=self.trains_encoder and self.dtype != torch.float32,
-            ),
-            Stage(
-                "pool",
-                "learning from the pool",
-                schedule.pool_epochs if self.learns_from_pool else 0,
-                tuple(second),
-                schedule.decay_at,
-            ),
-        )
+    # --- the stages ---------------------------------------------------------------------------
 
     @property
     def learns_from_pool(self) -> bool:
@@ -371,24 +348,3 @@ class OpenPrompt(Method):
         if self.outlier_prompt is not None:
             prompts["outlier_prompt"] = self.outlier_prompt
         return prompts
-
-    def _new_detector(self, seed: int) -> Detector:
-        if self.recipe.detector == "joint_space":
-            return CircleDetector(self.recipe)
-        if self.recipe.detector == "discriminator":
-            return DiscriminatorDetector(self.encoder.width, seed)
-        return EvidenceDetector(self.recipe, seed)
-
-    def _new_prompt(self, seed: int) -> VisualPrompt:
-        settings, image_size = self.recipe.prompt, self.encoder.image_size
-        size = settings.size
-        if size is None:
-            size = prompt_size_for(image_size, settings.size_at_224)
-        return VisualPrompt(
-            image_size,
-            size,
-            template=settings.template,
-            placement=settings.placement,
-            start=settings.start,
-            seed=seed,
-        )
