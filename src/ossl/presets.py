@@ -244,7 +244,7 @@ def with_boundary(
         if value is None:
             continue
         option = f"--{name.replace('_', '-')}"
+        config = with_value(config, f"recipe.{name}", value, option)
         if config.recipe.detector != "evidence":
             raise InputError(f"{option} goes with --recipe default; leave it away.")
-        config = with_value(config, f"recipe.{name}", value, option)
     return config
