@@ -71,6 +71,7 @@ def fit(
     preset: Name = None,
     profile: ProfileName = None,
     data_root: Folder = None,
+    method: Name = None,
     recipe: RecipeName = None,
     backbone: Name = None,
     weights: File = None,
@@ -94,6 +95,8 @@ def fit(
 
     Example: ossl fit --preset table1/cifar10-100 --recipe paper --data-root DIR --out RUN
 
+    Example: ossl fit --method openmatch --labelled labelled/ --unlabelled pool/ --out RUN
+
     Example: ossl fit --resume --out RUN
 
     Args:
@@ -103,7 +106,8 @@ def fit(
         preset: A benchmark's cell in place of folders; `ossl list presets` shows them.
         profile: The preset's size: desk (32 pixels, minutes) or full (the paper's). Default: desk.
         data_root: Where the preset's data lie: the hub's parquet, torchvision's or class folders.
-        recipe: default, which is ours, or paper, the published method to the letter.
+        method: What learns; `ossl list methods` shows them. Default: openprompt.
+        recipe: Of openprompt: default, which is ours, or paper, the published method to the letter.
         backbone: The encoder; `ossl list backbones` shows them. Default: lite0, or the preset's.
         weights: The encoder's weights, a safetensors file.
         image_size: Side of the pictures in pixels. Default: the backbone's or the preset's.
@@ -125,7 +129,8 @@ def fit(
     if out is None:
         raise InputError("fit needs --out RUN, the folder to write to; see ossl fit --help.")
     if resume:
-        given = (labelled, unlabelled, preset, profile, data_root, recipe, backbone, weights)
+        words = (preset, profile, method, recipe, backbone)
+        given = (labelled, unlabelled, data_root, weights, *words)
         numbers = (image_size, seed, outlier_share, max_false_rejects)
         if overwrite:
             raise InputError("--resume and --overwrite exclude each other; give one.")
@@ -136,7 +141,7 @@ def fit(
         RunFolder(out).check(resume=True)
         config = RunFolder(out).read_config()
     else:
-        config = new_run(labelled, unlabelled, preset, profile, data_root, recipe)
+        config = new_run(labelled, unlabelled, preset, profile, data_root, recipe, method)
         config = with_backbone(config, backbone, weights, image_size)
         config = with_value(config, "seed", seed or 0, "--seed")
         config = with_boundary(config, outlier_share, max_false_rejects)

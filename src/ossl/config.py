@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from ossl.errors import InputError, nearest
+from ossl.method_config import BASELINES, AnyBaseline
 
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -137,6 +138,7 @@ class RunConfig:
 
     data: DataConfig
     method: str = "openprompt"
+    baseline: AnyBaseline | None = None  # the settings of any other method, which then are all
     recipe_name: RecipeName = "default"
     recipe: RecipeConfig = RecipeConfig()
     schedule: ScheduleConfig = ScheduleConfig()
@@ -147,8 +149,14 @@ class RunConfig:
     device: Device = "auto"
     precision: Precision = "auto"
 
+    @property
+    def train_encoder(self) -> Literal["always", "auto", "never"]:
+        """Whether the encoder learns; "auto": when it has no pretrained weights."""
+        return self.recipe.train_encoder if self.baseline is None else self.baseline.train_encoder
+
 
 _DATA_KINDS = {"folders": FolderData, "protocol": ProtocolData, "digits": DigitsData}
+_KINDS = {**_DATA_KINDS, **BASELINES}
 _ADAPTER: TypeAdapter[RunConfig] = TypeAdapter(RunConfig)
 
 
@@ -194,6 +202,11 @@ def with_value(config: RunConfig, dotted: str, value: Any, where: str) -> RunCon
         guess = nearest(dotted, names)
         hint = f"did you mean {guess!r}?" if guess else "see the config.json of any run."
         raise InputError(f"{where} {dotted}: there is no such setting; {hint}")
+    if config.baseline is not None and dotted.startswith(("recipe.", "schedule.")):
+        raise InputError(
+            f"{where} {dotted}: method {config.method} takes its settings from `baseline`, such as "
+            "baseline.learning_rate; config.json of any of its runs has them all."
+        )
     values = asdict(config)
     *parents, last = dotted.split(".")
     place = values
@@ -226,7 +239,7 @@ def _dotted_names(config: Any, prefix: str = "") -> list[str]:
 def _first_problem(error: ValidationError) -> str:
     problem = error.errors()[0]
     path = [str(part) for part in problem["loc"]]
-    dotted = ".".join(part for part in path if part not in _DATA_KINDS)
+    dotted = ".".join(part for part in path if part not in _KINDS)
     if problem["type"] == "unexpected_keyword_argument":
         siblings = _siblings(path[:-1])
         guess = nearest(path[-1], siblings)
@@ -237,8 +250,9 @@ def _first_problem(error: ValidationError) -> str:
     given = problem.get("input")
     if problem["type"] == "union_tag_invalid":
         tag = problem["ctx"]["tag"]
-        guess = nearest(tag, _DATA_KINDS)
-        hint = f"did you mean {guess!r}?" if guess else f"choose one of: {', '.join(_DATA_KINDS)}."
+        kinds = BASELINES if dotted == "baseline" else _DATA_KINDS
+        guess = nearest(tag, kinds)
+        hint = f"did you mean {guess!r}?" if guess else f"choose one of: {', '.join(kinds)}."
         return f"{dotted}.kind = {tag!r}: {hint}"
     if problem["type"] in ("missing", "missing_argument"):
         return f"{dotted} is missing; fit the run again."
@@ -261,7 +275,7 @@ def _siblings(path: list[str]) -> list[str]:
         "prompt": PromptConfig,
         "schedule": ScheduleConfig,
         "backbone": BackboneConfig,
-        **_DATA_KINDS,
+        **_KINDS,
     }
     owner = next((parts[name] for name in reversed(path) if name in parts), RunConfig)
     return [field.name for field in fields(owner)]

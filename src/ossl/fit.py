@@ -16,7 +16,6 @@ from ossl.config import (
     DigitsData,
     FolderData,
     RunConfig,
-    ScheduleConfig,
     with_data_root,
 )
 from ossl.data.folders import FlatFolder
@@ -33,7 +32,7 @@ from ossl.data.task import (
 from ossl.data.unseen import find_unseen
 from ossl.errors import InputError
 from ossl.measure import measure
-from ossl.methods import create_encoder, create_method
+from ossl.methods import METHODS, create_encoder, create_method
 from ossl.methods.base import Method, Predictions
 from ossl.models.memory import FeatureMemory
 from ossl.progress import Progress
@@ -68,12 +67,14 @@ def fit(
 
     # 1. What can be refused at once, before any picture is loaded and anything is replaced.
     dtype = compute_dtype(config.precision, accelerator.device)
-    check_batches(config.schedule, accelerator.num_processes)
+    check_batches(config, accelerator.num_processes)
     encoder = create_encoder(config)
     create_method(config, encoder, 2, dtype)
     others = find_unseen(config.data, unseen)
     # 2. The pictures.
-    task = load_task(config.data, encoder.image_size, config.seed, progress)
+    told = METHODS[config.method].learns_from_truth
+    task = load_task(config.data, encoder.image_size, config.seed, progress, all_labels=told)
+    check_pool(config, task)
     for line in task.report():
         progress.say(line)
     judged = task.judged
@@ -151,16 +152,43 @@ def check_same_pictures(folder: RunFolder, task: Task) -> None:
         )
 
 
-def check_batches(schedule: ScheduleConfig, processes: int) -> None:
+def check_batches(config: RunConfig, processes: int) -> None:
     """None when every batch can be shared evenly by the processes, else an InputError."""
-    for name in ("labelled_batch", "pool_batch"):
-        count = {"labelled_batch": schedule.labelled_batch, "pool_batch": schedule.pool_batch}[name]
+    part, sizes = _batch_sizes(config)
+    for name, count in sizes.items():
         if count % processes:
             fitting = max(count // processes, 1) * processes
             raise InputError(
-                f"schedule.{name} = {count} cannot be shared evenly by {processes} processes; "
-                f"give --set schedule.{name}={fitting}."
+                f"{part}.{name} = {count} cannot be shared evenly by {processes} processes; "
+                f"give --set {part}.{name}={fitting}."
             )
+
+
+def check_pool(config: RunConfig, task: Task) -> None:
+    """None when a baseline's pool fills a batch, else an InputError; OpenPrompt takes any."""
+    size = len(task.pool)
+    if config.baseline is not None and size < config.baseline.pool_batch:
+        raise InputError(
+            f"the pool has {size} pictures, fewer than a batch of {config.baseline.pool_batch}; "
+            f"give more pictures or --set baseline.pool_batch={size}."
+        )
+
+
+def _batch_sizes(config: RunConfig) -> tuple[str, dict[str, int]]:
+    """Where the sizes of batches stand in the settings, and what they are by name."""
+    if config.baseline is None:
+        part, labelled, pool = (
+            "schedule",
+            config.schedule.labelled_batch,
+            config.schedule.pool_batch,
+        )
+    else:
+        part, labelled, pool = (
+            "baseline",
+            config.baseline.labelled_batch,
+            config.baseline.pool_batch,
+        )
+    return part, {"labelled_batch": labelled, "pool_batch": pool}
 
 
 def judged_pool(

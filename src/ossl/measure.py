@@ -58,7 +58,7 @@ def measure(
         "features_remembered": None,
         "features_computed": None,
         "images_per_second": None,
-        "recipe": config.recipe_name,
+        "recipe": config.recipe_name if config.baseline is None else None,
         "method": config.method,
         "backbone": config.backbone.name,
         "image_size": method.image_size,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from ossl.baseline_presets import OPENPROMPT, baseline_of
 from ossl.config import (
     BackboneConfig,
     DataConfig,
@@ -146,12 +147,21 @@ def preset_config(
     recipe_name: RecipeName = "default",
     data_root: str | None = None,
     seed: int = 0,
+    method: str = OPENPROMPT,
 ) -> RunConfig:
     """The run of a preset in a profile."""
     chosen = preset(name)
     settings = recipe(recipe_name)
     if chosen.recipe is not None:
+        if method != OPENPROMPT:
+            raise InputError(
+                f"preset {name} takes a part of {OPENPROMPT} away; with --method {method} give "
+                f"--preset table1/{chosen.data.split}."
+            )
         recipe_name, settings = "paper", chosen.recipe
+    size: int | None = DESK_IMAGE_SIZE if profile == "desk" else FULL_IMAGE_SIZE
+    if method != OPENPROMPT and profile == "full":
+        size = None  # 224 is for the prompt's sake; a baseline sees the backbone's own size
     return RunConfig(
         data=replace(chosen.data, data_root=data_root),
         recipe_name=recipe_name,
@@ -159,18 +169,27 @@ def preset_config(
         schedule=SCHEDULES[profile],
         backbone=BackboneConfig(
             name=chosen.backbone,
-            image_size=DESK_IMAGE_SIZE if profile == "desk" else FULL_IMAGE_SIZE,
+            image_size=size,
         ),
+        method=method,
+        baseline=baseline_of(method, profile, chosen.data.split),
         preset=name,
         profile=profile,
         seed=seed,
     )
 
 
-def everyday_config(data: DataConfig, recipe_name: RecipeName = "default") -> RunConfig:
+def everyday_config(
+    data: DataConfig, recipe_name: RecipeName = "default", method: str = OPENPROMPT
+) -> RunConfig:
     """The run of a person's own folders: a frozen pretrained backbone and a short schedule."""
     return RunConfig(
-        data=data, recipe_name=recipe_name, recipe=recipe(recipe_name), schedule=EVERYDAY
+        data=data,
+        method=method,
+        recipe_name=recipe_name,
+        recipe=recipe(recipe_name),
+        schedule=EVERYDAY,
+        baseline=baseline_of(method, None),
     )
 
 
@@ -191,10 +210,14 @@ def new_run(
     profile: str | None,
     data_root: Path | None,
     recipe_name: str | None,
+    method: str | None = None,
 ) -> RunConfig:
     """The run that a person asked for: two folders, or a preset."""
     chosen = recipe_name or "default"
     recipe(chosen)
+    learner = method or OPENPROMPT
+    if baseline_of(learner, None) is not None and recipe_name is not None:
+        raise InputError(f"--recipe is for method {OPENPROMPT}; leave it away with {learner}.")
     if preset is not None:
         if labelled or unlabelled:
             raise InputError(
@@ -207,6 +230,12 @@ def new_run(
             profile=cast(Profile, profile or "desk"),
             recipe_name=cast(RecipeName, chosen),
             data_root=str(data_root.absolute()) if data_root else None,
+            method=learner,
+        )
+    if labelled is not None and unlabelled is None:
+        raise InputError(
+            f"method {learner} needs a pool: name the folder of unlabelled pictures by "
+            "--unlabelled DIR."
         )
     if labelled is None or unlabelled is None:
         raise InputError(
@@ -216,7 +245,7 @@ def new_run(
         raise InputError("--data-root and --profile belong to --preset; leave them away.")
     # From the root on, so that the run can be judged and resumed from anywhere.
     data = FolderData(labelled=str(labelled.absolute()), unlabelled=str(unlabelled.absolute()))
-    return everyday_config(data, cast(RecipeName, chosen))
+    return everyday_config(data, cast(RecipeName, chosen), learner)
 
 
 def with_backbone(
@@ -244,6 +273,8 @@ def with_boundary(
         if value is None:
             continue
         option = f"--{name.replace('_', '-')}"
+        if config.baseline is not None:
+            raise InputError(f"{option} is for method {OPENPROMPT}; leave it away.")
         config = with_value(config, f"recipe.{name}", value, option)
         if config.recipe.detector != "evidence":
             raise InputError(f"{option} goes with --recipe default; leave it away.")

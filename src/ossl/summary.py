@@ -39,10 +39,12 @@ def metrics_summary(metrics: dict[str, Any]) -> str:
         share += f" ({100 * interval[0]:.0f} to {100 * interval[1]:.0f} %)"
     if metrics["outlier_share_true"] is not None:
         share += f", {percent(metrics['outlier_share_true'])} true"
+    # OpenPrompt's count leaves the encoder out, also where its first stage trains it
+    learnt = "beside the encoder" if metrics.get("recipe") else "by gradients"
     lines += [
         share,
         f"boundary                       outlier score above {metrics['threshold']:.4g}",
-        f"learnt beside the encoder      {trained:,} of {total:,} parameters "
+        f"{f'learnt {learnt}'.ljust(31)}{trained:,} of {total:,} parameters "
         f"({100 * trained / total:.2f} %)",
     ]
     return "\n".join(lines)

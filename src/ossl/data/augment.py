@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ossl.data.randaugment import CODE, OPERATIONS, STRENGTH_MAX, randaugment
 
-View = Literal["plain", "weak", "strong"]
+View = Literal["plain", "flip", "weak", "strong"]
 VIEWS: tuple[View, ...] = get_args(View)
 
 _PAD_SHARE = 8  # the crop moves by up to an eighth of the side: 4 of 32 pixels
@@ -70,7 +70,9 @@ def draw(
     return Draws(
         view=view,
         flip=(uniform[:, 0] < 0.5) & flip,
-        crop=uniform[:, 1:3],
+        crop=torch.full((count, 2), 0.5, dtype=torch.float64)
+        if view == "flip"
+        else uniform[:, 1:3],
         operations=operations,
         strengths=torch.where(sign < 0.5, -strengths, strengths),
         cutout=uniform[:, 3:5],
@@ -80,8 +82,8 @@ def draw(
 def apply(pictures: Tensor, draws: Draws) -> Tensor:
     """Return the drawn view of `pictures`, uint8 [B,3,H,W] on the pictures' own device.
 
-    weak: horizontal flip and a crop from the reflect-padded picture; strong: weak, then
-    RandAugment, then Cutout. The plain view is the very tensor that came in.
+    flip: horizontal flip alone; weak: flip and a crop from the reflect-padded picture; strong:
+    weak, then RandAugment, then Cutout. The plain view is the very tensor that came in.
     """
     if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1] != 3:
         raise ValueError(
@@ -93,7 +95,7 @@ def apply(pictures: Tensor, draws: Draws) -> Tensor:
         return pictures
     with _one_thread_if_small(pictures):
         moved = _flip_and_crop(pictures, draws.flip, draws.crop)
-        if draws.view == "weak":
+        if draws.view != "strong":
             return moved
         return _cutout(randaugment(moved, draws.operations, draws.strengths), draws.cutout)
 

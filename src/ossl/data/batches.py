@@ -61,13 +61,17 @@ class Plan:
     labelled_views: tuple[View, ...] = ("weak",)
     pool_views: tuple[View, ...] = ("weak", "strong")
     flip: bool = True  # False for pictures with a reading direction, such as digits
+    # A second draw from the pool, independent of the first: from what a method has selected.
+    selected: int = 0
+    selected_views: tuple[View, ...] = ("weak", "strong")
 
     def __post_init__(self) -> None:
-        if self.labelled < 0 or self.pool < 0 or self.labelled + self.pool == 0:
+        sizes = (self.labelled, self.pool, self.selected)
+        if min(sizes) < 0 or self.labelled + self.pool == 0:
             raise ValueError(
                 f"a batch of {self.labelled} labelled and {self.pool} pool pictures is none"
             )
-        for view in (*self.labelled_views, *self.pool_views):
+        for view in (*self.labelled_views, *self.pool_views, *self.selected_views):
             if view not in VIEWS:
                 raise ValueError(f"view {view!r} is not one of {', '.join(VIEWS)}")
 
@@ -85,6 +89,9 @@ class Batch:
     labelled_index: Tensor  # int64 [B], their places in the labelled source
     pool: dict[str, Tensor]
     pool_index: Tensor  # int64 [B], places in the pool
+    # of pictures drawn from those of the pool that a method selected, and their places in the pool
+    selected: dict[str, Tensor] = field(default_factory=dict)
+    selected_index: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     def to(self, device: torch.device | str) -> "Batch":
         """Return the batch with every tensor on `device`."""
@@ -94,6 +101,8 @@ class Batch:
             labelled_index=self.labelled_index.to(device),
             pool={name: view.to(device) for name, view in self.pool.items()},
             pool_index=self.pool_index.to(device),
+            selected={name: view.to(device) for name, view in self.selected.items()},
+            selected_index=self.selected_index.to(device),
         )
 
 
@@ -172,8 +181,9 @@ class _Side:
 class Batches(Iterator[Batch]):
     """Endless batches of labelled and pool pictures, augmented on `device`.
 
-    `pool_choice` restricts the pool to some of its indices (detected outliers, say); `pool_index`
-    still counts in the whole pool. An iterator that has skipped n batches goes on exactly as one
+    `pool_choice` restricts the pool to some of its indices (detected outliers, say), `selected` is
+    what the plan's third side draws from; both are counted in the whole pool. With nothing selected
+    that side is absent. An iterator that has skipped n batches goes on exactly as one
     that has handed out n.
     """
 
@@ -186,15 +196,18 @@ class Batches(Iterator[Batch]):
         share: Share | None = None,
         *,
         pool_choice: Tensor | None = None,
+        selected: Tensor | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         share = share or Share()
         self.device = torch.device(device)
         # a generator for every purpose: a view more on one side leaves the other as it was
-        orders_l, views_l, orders_p, views_p = generators(seed_words, 4)
+        orders_l, views_l, orders_p, views_p, orders_s, views_s = generators(seed_words, 6)
         self._labelled: _Side | None = None
         self._pool: _Side | None = None
+        self._selected: _Side | None = None
         self._labelled_rows, self._pool_rows = share.of(plan.labelled), share.of(plan.pool)
+        self._selected_rows = share.of(plan.selected)
         if plan.labelled:
             if labelled is None:
                 raise ValueError("the plan asks for labelled pictures, but there is no such source")
@@ -209,23 +222,33 @@ class Batches(Iterator[Batch]):
             members = len(pool) if pool_choice is None else pool_choice
             order = endless_indices(members, plan.pool, orders_p)
             self._pool = _Side(pool, plan.pool, plan.pool_views, plan.flip, order, views_p)
+        if plan.selected and selected is not None and len(selected):
+            if pool is None:
+                raise ValueError("the plan asks for selected pool pictures, but there is no pool")
+            order = endless_indices(selected, plan.selected, orders_s)
+            views = plan.selected_views
+            self._selected = _Side(pool, plan.selected, views, plan.flip, order, views_s)
 
     def __next__(self) -> Batch:
         """Return this process's share of the next batch, on the device."""
         none = torch.empty(0, dtype=torch.int64)
         labelled: dict[str, Tensor] = {}
         pool: dict[str, Tensor] = {}
-        labels = labelled_index = pool_index = none
+        selected: dict[str, Tensor] = {}
+        labels = labelled_index = pool_index = selected_index = none
         if self._labelled is not None:
             labelled, labelled_index = self._labelled.next(self._labelled_rows, self.device)
             labels = self._labels[labelled_index]
         if self._pool is not None:
             pool, pool_index = self._pool.next(self._pool_rows, self.device)
-        return Batch(labelled, labels, labelled_index, pool, pool_index).to(self.device)
+        if self._selected is not None:
+            selected, selected_index = self._selected.next(self._selected_rows, self.device)
+        batch = Batch(labelled, labels, labelled_index, pool, pool_index, selected, selected_index)
+        return batch.to(self.device)
 
     def skip(self, count: int) -> None:
         """Move past `count` global batches, as a resumed run does, without touching a picture."""
         for _ in range(count):
-            for side in (self._labelled, self._pool):
+            for side in (self._labelled, self._pool, self._selected):
                 if side is not None:
                     side.skip()

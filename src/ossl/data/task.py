@@ -88,8 +88,15 @@ class Task:
         return lines
 
 
-def load_task(config: DataConfig, size: int, seed: int, progress: Progress) -> Task:
-    """The pictures of a run at `size` pixels."""
+def load_task(
+    config: DataConfig, size: int, seed: int, progress: Progress, *, all_labels: bool = False
+) -> Task:
+    """The pictures of a run at `size` pixels; with `all_labels`, the pool's known ones labelled."""
+    if all_labels and isinstance(config, FolderData | DigitsData):
+        raise InputError(
+            "method supervised learns from the label of every known picture of the pool, and a "
+            "pool of unlabelled pictures has none: give a benchmark by --preset, or another method."
+        )
     if isinstance(config, FolderData):
         return load_folders(config, size, progress)
     if isinstance(config, DigitsData):
@@ -99,9 +106,13 @@ def load_task(config: DataConfig, size: int, seed: int, progress: Progress) -> T
         drawn, train, test = _protocol(config, seed)
         where = f"{train.where}, split {drawn.rule}"
     where += f" ({drawn.shortfall})" if drawn.shortfall else ""
-    labels = drawn.train_labels[drawn.labelled]
+    taken, labels = drawn.labelled, drawn.train_labels[drawn.labelled]
+    if all_labels:
+        known = drawn.pool_truth >= 0
+        taken = np.concatenate([taken, drawn.pool[known]])
+        labels = np.concatenate([labels, drawn.pool_truth[known]])
     unlabelled = np.full(len(drawn.pool), -1)
-    chosen = Selection(train, drawn.labelled, labels, drawn.classes)
+    chosen = Selection(train, taken, labels, drawn.classes)
     rest = Selection(train, drawn.pool, unlabelled, drawn.classes)
     labelled = load_pictures(chosen, size, "loading the labelled pictures", progress)
     pool = load_pictures(rest, size, "loading the pool", progress)

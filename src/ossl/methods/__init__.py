@@ -9,10 +9,20 @@ import torch
 from ossl.config import RunConfig
 from ossl.errors import InputError, unknown_name
 from ossl.methods.base import Method
+from ossl.methods.fixmatch import FixMatch
+from ossl.methods.labeled_only import LabeledOnly
+from ossl.methods.openmatch import OpenMatch
 from ossl.methods.openprompt import OpenPrompt
+from ossl.methods.supervised import Supervised
 from ossl.models.backbone import HOUSE_BACKBONES, Backbone, create_backbone
 
-METHODS: dict[str, type[OpenPrompt]] = {OpenPrompt.info.name: OpenPrompt}
+METHODS: dict[str, type[Method]] = {
+    "openprompt": OpenPrompt,
+    "labeled_only": LabeledOnly,
+    "supervised": Supervised,
+    "fixmatch": FixMatch,
+    "openmatch": OpenMatch,
+}
 
 
 def create_encoder(config: RunConfig, *, for_training: bool = True) -> Backbone:
@@ -33,10 +43,11 @@ def create_encoder(config: RunConfig, *, for_training: bool = True) -> Backbone:
         # Every timm network has published weights; the house's own say whether they have.
         spec = HOUSE_BACKBONES.get(backbone.name)
         encoder.pretrained = bool(backbone.weights) or spec is None or spec.pretrained
-    if for_training and config.recipe.train_encoder == "never" and not encoder.pretrained:
+    if for_training and config.train_encoder == "never" and not encoder.pretrained:
+        who, part = ("recipe", "recipe") if config.baseline is None else ("method", "baseline")
         raise InputError(
-            f"--backbone {backbone.name} has no pretrained weights and the recipe never trains it: "
-            "pass --weights, take --backbone lite0, or --set recipe.train_encoder=auto."
+            f"--backbone {backbone.name} has no pretrained weights and the {who} never trains it: "
+            f"pass --weights, take --backbone lite0, or --set {part}.train_encoder=auto."
         )
     return encoder
 
@@ -45,5 +56,10 @@ def create_method(config: RunConfig, encoder: Backbone, classes: int, dtype: tor
     """The method of a run on its encoder."""
     if config.method not in METHODS:
         raise unknown_name("method", config.method, METHODS)
-    build = METHODS[config.method]
-    return build(encoder, classes, config.recipe, config.schedule, config.seed, dtype)
+    own = "openprompt" if config.baseline is None else config.baseline.kind
+    if own != config.method:
+        raise InputError(
+            f"method {config.method!r} with the settings of {own!r}: baseline.kind and method name "
+            "the same one; give --method instead of changing either."
+        )
+    return METHODS[config.method].create(config, encoder, classes, dtype)

@@ -5,16 +5,19 @@ A method never touches an optimiser, a device or a file; the loop never knows a 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
+from ossl.config import RunConfig
 from ossl.data.batches import Batch, Plan
 from ossl.jointspace.simple import logit_scores
+from ossl.models.backbone import Backbone
 from ossl.models.memory import FeatureMemory
 
 LogValues = dict[str, float | str]
@@ -43,11 +46,15 @@ class Phase:
     momentum: float = 0.9
     weight_decay: float = 0.0
     nesterov: bool = False
+    decays_all: bool = True  # the weight decay; else biases and normalisations are spared
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Epochs of the same phases; the learning rate falls to a tenth after `decay_at` of them."""
+    """Epochs of the same phases; the learning rate falls to a tenth after `decay_at` of them.
+
+    With `cosine_cycles` it falls step by step instead: cos(π · cosine_cycles · part done).
+    """
 
     name: str
     title: str  # for people, beside the progress bar
@@ -55,9 +62,12 @@ class Stage:
     phases: tuple[Phase, ...]
     decay_at: float = 1.0
     mixed_precision: bool = False  # whether a trained network runs under autocast
+    cosine_cycles: float | None = None
 
-    def rate_factor(self, epoch: int) -> float:
-        """The factor on every learning rate in an epoch, counted from zero."""
+    def rate_factor(self, epoch: int, part: float = 0.0) -> float:
+        """The factor on every learning rate when `part` of an epoch, counted from zero, is done."""
+        if self.cosine_cycles is not None:
+            return max(0.0, math.cos(math.pi * self.cosine_cycles * (epoch + part) / self.epochs))
         return 0.1 if epoch >= self.decay_at * self.epochs else 1.0
 
 
@@ -67,6 +77,10 @@ class Scan(Protocol):
     @property
     def labels(self) -> Tensor:
         """The classes of the labelled pictures, in the same order, on the device."""
+
+    @property
+    def pool_count(self) -> int:
+        """The number of pictures in the pool."""
 
     def labelled_batches(self) -> Iterator[Tensor]:
         """All labelled pictures in batches of nearly one size, the same ones in every process."""
@@ -96,7 +110,14 @@ class Method(nn.Module, ABC):
     """A way of learning from labelled pictures and a pool with outliers in it."""
 
     info: ClassVar[MethodInfo]
+    rate_setting: ClassVar[str] = "schedule.learning_rate"  # where a person lowers it
+    learns_from_truth: ClassVar[bool] = False  # every known picture of the pool with its label
     stages: tuple[Stage, ...]
+
+    @classmethod
+    @abstractmethod
+    def create(cls, config: RunConfig, encoder: Backbone, classes: int, dtype: torch.dtype) -> Self:
+        """The method of a run on its encoder."""
 
     @abstractmethod
     def enter(self, stage: Stage) -> None:
@@ -113,6 +134,11 @@ class Method(nn.Module, ABC):
 
     def pool_choice(self, phase: Phase) -> Tensor | None:
         """The pool pictures a phase draws from, by index; None is the whole pool."""
+        del phase
+        return None
+
+    def selected(self, phase: Phase) -> Tensor | None:
+        """The pool pictures for the third side of a phase's batches; without any it is absent."""
         del phase
         return None
 

@@ -8,13 +8,13 @@ Every reading of the paper is a setting of `RecipeConfig`, numbered as in DESIGN
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ossl.config import RecipeConfig, ScheduleConfig
+from ossl.config import RecipeConfig, RunConfig, ScheduleConfig
 from ossl.data.batches import Batch
 from ossl.jointspace.kernel_head import KernelHead, fit_kernel_head
 from ossl.jointspace.losses import prompt_contrast
@@ -89,6 +89,11 @@ class OpenPrompt(Method):
         # The frozen encoder is worked out from `encoder`, so it is kept out of the state dict.
         self._frozen: tuple[FrozenBackbone, ...] = ()
         self._memory: FeatureMemory | None = None
+
+    @classmethod
+    def create(cls, config: RunConfig, encoder: Backbone, classes: int, dtype: torch.dtype) -> Self:
+        """The method of a run on its encoder."""
+        return cls(encoder, classes, config.recipe, config.schedule, config.seed, dtype)
 
     # --- the stages ---------------------------------------------------------------------------
 

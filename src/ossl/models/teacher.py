@@ -76,8 +76,9 @@ class Ema(nn.Module):
             if names and name not in names:
                 continue
             teacher = self.copies[name]
-            for slow, fast in zip(teacher.parameters(), student.parameters(), strict=True):
-                slow.lerp_(fast.to(slow.dtype), weight)
+            slow: list[Tensor] = list(teacher.parameters())
+            fast = [p.to(s.dtype) for s, p in zip(slow, student.parameters(), strict=True)]
+            torch._foreach_lerp_(slow, fast, weight)  # one launch on a GPU for a whole network
             for kept, new in zip(teacher.buffers(), student.buffers(), strict=True):
                 kept.copy_(new)
         self.updates += 1

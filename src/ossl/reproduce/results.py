@@ -34,7 +34,10 @@ class Result:
 
 def run_hash(config: RunConfig, unseen: tuple[str, ...], truth: Path | None) -> str:
     """A short hash of a run's settings and of what it is judged on."""
-    told = {"config": asdict(config), "unseen": list(unseen), "truth": truth and str(truth)}
+    settings = asdict(config)
+    if config.baseline is None:  # as it was hashed before there were baselines
+        del settings["baseline"]
+    told = {"config": settings, "unseen": list(unseen), "truth": truth and str(truth)}
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 

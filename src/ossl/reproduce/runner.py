@@ -219,7 +219,7 @@ def stays_frozen(config: RunConfig) -> bool:
     """
     spec = HOUSE_BACKBONES.get(config.backbone.name)
     pretrained = bool(config.backbone.weights) or spec is None or spec.pretrained
-    return pretrained and config.recipe.train_encoder != "always"
+    return pretrained and config.train_encoder != "always"
 
 
 def write_tables(order: Order, out: Path) -> None:

@@ -54,6 +54,11 @@ class DataScan:
         """The classes of the labelled pictures, on the device."""
         return torch.as_tensor(self.labelled.labels).to(self.accelerator.device)
 
+    @property
+    def pool_count(self) -> int:
+        """The number of pictures in the pool."""
+        return len(self.pool)
+
     def labelled_batches(self) -> Iterator[Tensor]:
         """All labelled pictures in batches of nearly one size, the same ones in every process."""
         count = len(self.labelled)

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
+from torch import Tensor, nn
 
 from ossl.data.batches import Batches, Share
 from ossl.data.store import Pictures
@@ -153,14 +154,14 @@ def _run_phase(
         _write(work.journal, "skipped", {**where, "why": why}, step)
         return step
     optimiser, _ = work.optimisers[phase.name]
-    rate = phase.learning_rate * work.stage.rate_factor(epoch)
-    for group in optimiser.param_groups:
-        group["lr"] = rate
     work.method.train()
     statistics = running_statistics(work.method)
     logged: list[dict[str, Tensor]] = []
     done, started = 0, time.monotonic()
     for number in range(phase.steps):
+        rate = phase.learning_rate * work.stage.rate_factor(epoch, number / phase.steps)
+        for group in optimiser.param_groups:
+            group["lr"] = rate
         losses, finite = train_step(
             work.method, next(batches), phase, optimiser, work.accelerator, work.stage, statistics
         )
@@ -199,7 +200,7 @@ def _count_bad_step(
         raise TrainingDivergedError(
             f"training diverged: {NAN_TOLERANCE} steps in a row without a finite loss and gradient "
             f"(stage {work.stage.name}, phase {phase.name}, step {step}, learning rate {rate:g}; "
-            f"{shown}). A smaller --set schedule.learning_rate usually mends it."
+            f"{shown}). A smaller --set {work.method.rate_setting} usually mends it."
         )
 
 
@@ -222,6 +223,7 @@ def _batches(
         words,
         share,
         pool_choice=choice,
+        selected=method.selected(phase),
         device=accelerator.device,
     )
 
@@ -231,7 +233,7 @@ def _optimisers(method: Method, stage: Stage) -> Optimisers:
     for phase in stage.phases if stage.epochs else ():  # what is never stepped need not learn
         parameters = method.trained(phase)
         optimiser = torch.optim.SGD(
-            list(parameters.values()),
+            _groups(parameters, phase),
             lr=phase.learning_rate,
             momentum=phase.momentum,
             weight_decay=phase.weight_decay,
@@ -239,6 +241,14 @@ def _optimisers(method: Method, stage: Stage) -> Optimisers:
         )
         optimisers[phase.name] = (optimiser, parameters)
     return optimisers
+
+
+def _groups(parameters: Mapping[str, nn.Parameter], phase: Phase) -> list[dict[str, Any]]:
+    """The parameters, those apart that no weight decay is for: biases and normalisations."""
+    spared = [] if phase.decays_all else [p for p in parameters.values() if p.dim() < 2]
+    rest = [p for p in parameters.values() if phase.decays_all or p.dim() >= 2]
+    groups: list[dict[str, Any]] = [{"params": rest}]
+    return groups + ([{"params": spared, "weight_decay": 0.0}] if spared else [])
 
 
 def _write(
