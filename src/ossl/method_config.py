@@ -32,7 +32,7 @@ class BaselineConfig:
     epoch_steps: Annotated[int, Field(ge=1)] = 1024  # 2^19 steps in all
     labelled_batch: Batch = 64  # pictures
     pool_batch: Batch = 128  # pictures; μ = 2
-    optimiser: Optimiser = "sgd"  # with Nesterov momentum
+    optimiser: Optimiser = "sgd"  # with Nesterov momentum; AdamW is MTC's
     learning_rate: Positive = 0.03
     momentum: Fraction = 0.9
     weight_decay: Weight = 5e-4  # not of biases and normalisations

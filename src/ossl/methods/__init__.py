@@ -10,9 +10,12 @@ from ossl.config import RunConfig
 from ossl.errors import InputError, unknown_name
 from ossl.methods.base import Method
 from ossl.methods.fixmatch import FixMatch
+from ossl.methods.iomatch import IOMatch
 from ossl.methods.labeled_only import LabeledOnly
+from ossl.methods.mtc import MTC
 from ossl.methods.openmatch import OpenMatch
 from ossl.methods.openprompt import OpenPrompt
+from ossl.methods.ssb import SSB
 from ossl.methods.supervised import Supervised
 from ossl.models.backbone import HOUSE_BACKBONES, Backbone, create_backbone
 
@@ -22,6 +25,9 @@ METHODS: dict[str, type[Method]] = {
     "supervised": Supervised,
     "fixmatch": FixMatch,
     "openmatch": OpenMatch,
+    "mtc": MTC,
+    "iomatch": IOMatch,
+    "ssb": SSB,
 }
 
 

@@ -47,6 +47,7 @@ class Phase:
     weight_decay: float = 0.0
     nesterov: bool = False
     decays_all: bool = True  # the weight decay; else biases and normalisations are spared
+    optimiser: Literal["sgd", "adamw"] = "sgd"  # AdamW has no momentum of its own to set
 
 
 @dataclass(frozen=True)

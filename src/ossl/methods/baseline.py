@@ -30,7 +30,7 @@ Heads = nn.ModuleDict
 
 
 class Baseline(Method):
-    """A network with heads, learning by SGD from labelled pictures and, most of them, a pool."""
+    """A network with heads, learning from labelled pictures and, most of them, a pool."""
 
     rate_setting: ClassVar[str] = "baseline.learning_rate"
 
@@ -143,7 +143,7 @@ class Baseline(Method):
     # --- what a baseline calls ----------------------------------------------------------------
 
     def phase_of(self, name: str, steps: int, plan: Plan) -> Phase:
-        """A phase with this method's optimiser: SGD, Nesterov, no decay of biases and norms."""
+        """A phase with this method's optimiser and rate; biases and norms are not decayed."""
         made = self.settings
         return Phase(
             name,
@@ -154,6 +154,7 @@ class Baseline(Method):
             made.weight_decay,
             nesterov=made.momentum > 0,
             decays_all=False,
+            optimiser=made.optimiser,
         )
 
     def features(self, *views: Tensor) -> list[Tensor]:

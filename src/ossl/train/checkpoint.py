@@ -28,7 +28,8 @@ class Position:
     bad: dict[str, int] = field(default_factory=dict)  # by phase: last steps that were not finite
 
 
-Optimisers = dict[str, tuple[torch.optim.SGD, dict[str, nn.Parameter]]]  # by phase
+Optimisers = dict[str, tuple[torch.optim.Optimizer, dict[str, nn.Parameter]]]  # by phase
+ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")  # beside SGD's momentum, which has no suffix
 
 
 def save_checkpoint(
@@ -39,9 +40,12 @@ def save_checkpoint(
     tensors |= {f"jointspace/{k}": v for k, v in method.joint_space().items()}
     for phase, (optimiser, parameters) in optimisers.items():
         for name, parameter in parameters.items():
-            momentum = optimiser.state[parameter].get("momentum_buffer")
-            if momentum is not None:
-                tensors[f"optimiser/{phase}/{name}"] = momentum
+            state = optimiser.state[parameter]
+            if state.get("momentum_buffer") is not None:
+                tensors[f"optimiser/{phase}/{name}"] = state["momentum_buffer"]
+            for kind in ADAM_STATE:
+                if kind in state:
+                    tensors[f"optimiser/{phase}/{name}/{kind}"] = state[kind]
     path = folder / f"stage{position.stage}-epoch{position.epoch:06d}.safetensors"
     write_tensors(path, tensors, {"position": json.dumps(asdict(position))})
     for old in _all(folder)[:-KEPT]:
@@ -81,16 +85,20 @@ def restore_model(path: Path, method: Method, device: torch.device) -> None:
 
 
 def restore_optimisers(path: Path, optimisers: Optimisers) -> None:
-    """Put a checkpoint's momentum into the optimisers of its stage."""
+    """Put a checkpoint's momenta into the optimisers of its stage."""
     tensors = read_tensors(path)
     for phase, (optimiser, parameters) in optimisers.items():
         momenta = _under(tensors, f"optimiser/{phase}/")
-        for name, momentum in momenta.items():
+        for key, momentum in momenta.items():
+            name, _, kind = key.partition("/")
             parameter = parameters[name]
+            if kind == "step":
+                optimiser.state[parameter]["step"] = momentum  # a number, and on the CPU
+                continue
             # In the parameter's own memory format, as the optimiser would have made it: in another
             # one it may be added up by other instructions, and so not to the last bit.
             buffer = torch.empty_like(parameter, requires_grad=False)
-            optimiser.state[parameter]["momentum_buffer"] = buffer.copy_(momentum)
+            optimiser.state[parameter][kind or "momentum_buffer"] = buffer.copy_(momentum)
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

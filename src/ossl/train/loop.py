@@ -232,13 +232,20 @@ def _optimisers(method: Method, stage: Stage) -> Optimisers:
     optimisers: Optimisers = {}
     for phase in stage.phases if stage.epochs else ():  # what is never stepped need not learn
         parameters = method.trained(phase)
-        optimiser = torch.optim.SGD(
-            _groups(parameters, phase),
-            lr=phase.learning_rate,
-            momentum=phase.momentum,
-            weight_decay=phase.weight_decay,
-            nesterov=phase.nesterov,
-        )
+        groups = _groups(parameters, phase)
+        optimiser: torch.optim.Optimizer
+        if phase.optimiser == "adamw":
+            optimiser = torch.optim.AdamW(
+                groups, lr=phase.learning_rate, weight_decay=phase.weight_decay
+            )
+        else:
+            optimiser = torch.optim.SGD(
+                groups,
+                lr=phase.learning_rate,
+                momentum=phase.momentum,
+                weight_decay=phase.weight_decay,
+                nesterov=phase.nesterov,
+            )
         optimisers[phase.name] = (optimiser, parameters)
     return optimisers
 
