@@ -5,12 +5,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
+from ossl.baseline_presets import baseline_of
 from ossl.compute import compute_dtype, create_accelerator
 from ossl.config import (
     BackboneConfig,
@@ -26,9 +28,11 @@ from ossl.data.batches import Batches
 from ossl.data.store import load
 from ossl.errors import InputError
 from ossl.methods import create_encoder, create_method
+from ossl.methods.baseline import Baseline
 from ossl.methods.openprompt import OpenPrompt
 from ossl.train.distributed import DataScan
 from ossl.train.journal import Journal
+from ossl.train.loop import optimisers_of
 from ossl.train.step import log_step, train_step
 
 CLASSES = 6
@@ -121,14 +125,117 @@ def bench_step(
     }
 
 
+def bench_baseline_step(
+    method_name: str,
+    backbone: str,
+    image_size: int,
+    labelled_batch: int,
+    pool_batch: int,
+    steps: int,
+    precision: Precision,
+    device: Device,
+) -> dict[str, Any]:
+    """The time of a baseline's step over that of its network alone, step by step in turn.
+
+    The floor is one forward and backward pass of the same network over as many random pictures as
+    the step's views have, under the same autocast and in channels-last memory. Where a step has a
+    third side (OpenMatch's pseudo-inliers), the whole pool counts as selected.
+    """
+    if steps < 1:
+        raise InputError(f"--steps {steps}: at least one step is needed to time one.")
+    accelerator = create_accelerator(device)
+    dtype = compute_dtype(precision, accelerator.device)
+    settings = baseline_of(method_name, "full")
+    assert settings is not None
+    config = RunConfig(
+        data=DigitsData(),
+        method=method_name,
+        baseline=replace(
+            settings,
+            labelled_batch=labelled_batch,
+            pool_batch=pool_batch,
+            train_encoder="always",
+        ),
+        backbone=BackboneConfig(name=backbone, image_size=image_size),
+    )
+    method = create_method(config, create_encoder(config, for_training=False), CLASSES, dtype)
+    assert isinstance(method, Baseline)
+    method.to(accelerator.device)
+    labelled = _noise(labelled_batch * 2, image_size, 0)
+    pool = _noise(pool_batch * 4, image_size, 1)
+    stage = method.stages[0]
+    phase = stage.phases[-1]
+    method.enter(stage)
+    method.eval()
+    method.begin(stage, DataScan(labelled, pool, accelerator, pool_batch))
+    method.train()
+    optimisers = optimisers_of(method, stage)
+    optimiser, _ = optimisers[phase.name]
+    everything = torch.arange(len(pool))
+    batches = Batches(
+        labelled, pool, phase.plan, [0], selected=everything, device=accelerator.device
+    )
+    plan = phase.plan
+    pictures = plan.labelled * len(plan.labelled_views) + plan.pool * len(plan.pool_views)
+    pictures += plan.selected * len(plan.selected_views)
+    shape = (pictures, 3, image_size, image_size)
+    # As its normalised pictures come to the network: in float32, cast by autocast.
+    noise = torch.randn(shape, device=accelerator.device).to(memory_format=torch.channels_last)
+    weights = [p for p in method.encoder.parameters() if p.requires_grad]
+
+    def floor() -> None:
+        with torch.autocast(
+            accelerator.device.type, dtype=torch.bfloat16, enabled=stage.mixed_precision
+        ):
+            features = method.encoder(noise)
+        torch.autograd.grad(features.sum(), weights)
+
+    with TemporaryDirectory() as folder:
+        journal = Journal(Path(folder), tensorboard=False)
+        where = {"stage": stage.name, "phase": phase.name, "rate": phase.learning_rate}
+
+        def step() -> None:
+            losses, _ = train_step(method, next(batches), phase, optimiser, accelerator, stage)
+            log_step(journal, where, 1, [losses], accelerator)
+
+        spent = _in_turn({"step": step, "floor": floor}, steps, accelerator.device)
+        journal.close()
+    middle = {name: statistics.median(times) for name, times in spent.items()}
+    ratios = [a / b for a, b in zip(spent["step"], spent["floor"], strict=True)]
+    return {
+        "bench": "step",
+        "method": method_name,
+        "ratio": round(statistics.median(ratios), 4),
+        "step_seconds": round(middle["step"], 5),
+        "floor_seconds": round(middle["floor"], 5),
+        "pictures": pictures,
+        "pictures_per_second": round(pictures / middle["step"], 1),
+        "steps": steps,
+        "backbone": backbone,
+        "image_size": image_size,
+        "labelled_batch": labelled_batch,
+        "pool_batch": pool_batch,
+        "precision": str(dtype).removeprefix("torch."),
+        "device": str(accelerator.device),
+        "threads": torch.get_num_threads(),
+    }
+
+
 def bench_summary(result: dict[str, Any]) -> str:
     """What `bench_step` measured, in one line."""
     return (
         f"a step takes {result['ratio']:.3f} times its network alone: "
         f"{1000 * result['step_seconds']:.1f} ms against {1000 * result['floor_seconds']:.1f} ms "
-        f"({result['backbone']}, {result['labelled_batch']} + {result['pool_batch']} pictures of "
+        f"({result['backbone']}, {_batch_in_words(result)} of "
         f"{result['image_size']} pixels, {result['precision']}, {result['device']})"
     )
+
+
+def _batch_in_words(result: dict[str, Any]) -> str:
+    if "pictures" in result:
+        each = f"{result['pictures_per_second']:,.0f} a second"
+        return f"{result['method']}, {result['pictures']} pictures a step, {each},"
+    return f"{result['labelled_batch']} + {result['pool_batch']} pictures"
 
 
 def _in_turn(

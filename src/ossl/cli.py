@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -242,6 +243,7 @@ def evaluate(
 
 def bench(
     what: Word,
+    method: Name = None,
     backbone: Name = None,
     image_size: Number = None,
     labelled_batch: Number = None,
@@ -251,12 +253,15 @@ def bench(
     device: DeviceName = None,
     as_json: Json = False,
 ) -> None:
-    """Measure this machine: a stage-2 step against the network alone, in one run.
+    """Measure this machine: a step of training against the network alone, in one run.
 
     Example: ossl bench step --json
 
+    Example: ossl bench step --method openmatch
+
     Args:
-        what: step is one step of stage 2.
+        what: step is one step of training; of openprompt, of its stage 2.
+        method: What learns; `ossl list methods` shows them. Default: openprompt.
         backbone: The encoder. Default: wrn-28-2.
         image_size: Side of the pictures in pixels. Default: 32.
         labelled_batch: Labelled pictures a step. Default: 64.
@@ -267,13 +272,18 @@ def bench(
         as_json: Print one JSON object.
     """
     one_of("bench topic", what, Literal["step"])
-    from ossl.bench import bench_step, bench_summary
+    from ossl.baseline_presets import OPENPROMPT, baseline_of
+    from ossl.bench import bench_baseline_step, bench_step, bench_summary
 
     sizes = {"image-size": image_size, "labelled-batch": labelled_batch, "pool-batch": pool_batch}
     for name, value in sizes.items():
         if value is not None and value < 1:
             raise InputError(f"--{name} {value}: give a number above 0.")
-    result = bench_step(
+    learner = method or OPENPROMPT
+    measure: Callable[..., dict[str, Any]] = bench_step
+    if baseline_of(learner, None) is not None:
+        measure = partial(bench_baseline_step, learner)
+    result = measure(
         backbone or "wrn-28-2",
         image_size or 32,
         labelled_batch or 64,

@@ -131,12 +131,20 @@ def test_same_seed_same_view_and_another_seed_another() -> None:
 
 def test_every_view_takes_the_same_from_the_generator() -> None:
     left = []
-    for view in ("plain", "weak", "strong"):
+    for view in ("plain", "flip", "weak", "strong"):
         source = generator()
         draw(view, 5, source)
         left.append(draw("strong", 5, source))
     assert same_draws(left[0], left[1])
     assert same_draws(left[0], left[2])
+    assert same_draws(left[0], left[3])
+
+
+def test_the_flip_view_only_mirrors() -> None:
+    pictures, draws = photos(16), draw("flip", 16, generator())
+    mirrored = torch.where(draws.flip[:, None, None, None], pictures.flip(3), pictures)
+    assert draws.flip.any() and not draws.flip.all()
+    assert torch.equal(apply(pictures, draws), mirrored)
 
 
 def test_shares_put_together_are_the_whole() -> None:
@@ -147,7 +155,7 @@ def test_shares_put_together_are_the_whole() -> None:
     assert torch.equal(together, apply(pictures, draws))
 
 
-@pytest.mark.parametrize("view", ["plain", "weak", "strong"])
+@pytest.mark.parametrize("view", ["plain", "flip", "weak", "strong"])
 @pytest.mark.parametrize("count", [0, 1])
 def test_none_and_one_picture(view: View, count: int) -> None:
     pictures = photos(1)[:count]
@@ -177,7 +185,7 @@ def test_what_does_not_fit_is_refused() -> None:
         apply(photos(2).float(), draws)
     with pytest.raises(ValueError, match="3 pictures, but draws for 2"):
         apply(photos(3), draws)
-    with pytest.raises(ValueError, match="plain, weak, strong"):
+    with pytest.raises(ValueError, match="plain, flip, weak, strong"):
         draw("mild", 2, generator())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="strongest"):
         draw("strong", 2, generator(), strongest=11)

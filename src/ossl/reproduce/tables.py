@@ -18,6 +18,7 @@ from ossl.config import (
     RecipeName,
     RunConfig,
 )
+from ossl.method_config import BASELINES
 from ossl.presets import TABLE1 as TABLE1_PRESETS
 from ossl.presets import everyday_config, preset_config
 
@@ -225,6 +226,26 @@ def _table1_cells(recipe: RecipeName) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
+# --- the baselines on equal terms: CIFAR-10 6/4 with 100 labels, WRN-28-2 from nothing at 32 pixels
+
+_BASELINES_SPLIT = "cifar10-100"
+
+
+def _baseline_cells() -> tuple[Cell, ...]:
+    cells = []
+    for method in BASELINES:
+        runs = {
+            profile: replace(
+                preset_config(f"table1/{_BASELINES_SPLIT}", profile=profile, method=method),
+                backbone=BackboneConfig(name="wrn-28-2", image_size=32),
+            )
+            for profile in PROFILES
+        }
+        figures = (Figure(AUROC), Figure(ACCURACY))
+        cells.append(Cell(method, method, _SCRATCH, runs, figures))
+    return tuple(cells)
+
+
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -234,5 +255,6 @@ TABLES: dict[str, Table] = {
             "The paper's Table 1, its method",
             (*_table1_cells("paper"), *_table1_cells("default")),
         ),
+        Table("baselines", "The baselines on one budget", _baseline_cells()),
     )
 }

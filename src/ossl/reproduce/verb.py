@@ -49,7 +49,8 @@ def reproduce(
     Example: ossl reproduce table1 --dry-run
 
     Args:
-        table: default (the default recipe against its targets) or table1 (the paper's).
+        table: default (the default recipe against its targets), table1 (the paper's) or baselines
+            (the methods to compare with, on one budget).
         cells: Only these cells; * stands for anything. --dry-run shows them.
         seeds: Chooses the splits and every random start. Default: 0,1,2.
         profile: desk (minutes a run) or full (the paper's sizes). Default: desk.

@@ -88,9 +88,9 @@ def train(
                 method.eval()
                 _write(journal, "begin", {"stage": stage.name, **method.begin(stage, scan)})
                 position = Position(index, 0, position.step)
-            optimisers = _optimisers(method, stage)
+            optimisers = optimisers_of(method, stage)
             if not fresh and checkpoint is not None:
-                restore_optimisers(checkpoint, optimisers)
+                restoreoptimisers_of(checkpoint, optimisers)
             steps = sum(phase.steps for phase in stage.phases)
             task = progress.task(stage.title, (stage.epochs - position.epoch) * steps, "steps")
             work = _Work(method, stage, optimisers, accelerator, journal, dict(position.bad))
@@ -228,7 +228,8 @@ def _batches(
     )
 
 
-def _optimisers(method: Method, stage: Stage) -> Optimisers:
+def optimisers_of(method: Method, stage: Stage) -> Optimisers:
+    """An optimiser for every phase of a stage, with the parameters it moves by name."""
     optimisers: Optimisers = {}
     for phase in stage.phases if stage.epochs else ():  # what is never stepped need not learn
         parameters = method.trained(phase)
