@@ -90,7 +90,7 @@ def train(
                 position = Position(index, 0, position.step)
             optimisers = optimisers_of(method, stage)
             if not fresh and checkpoint is not None:
-                restoreoptimisers_of(checkpoint, optimisers)
+                restore_optimisers(checkpoint, optimisers)
             steps = sum(phase.steps for phase in stage.phases)
             task = progress.task(stage.title, (stage.epochs - position.epoch) * steps, "steps")
             work = _Work(method, stage, optimisers, accelerator, journal, dict(position.bad))
