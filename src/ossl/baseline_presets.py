@@ -18,8 +18,8 @@ OPENPROMPT = "openprompt"
 # A schedule of thousands of steps in place of half a million: the averages follow accordingly.
 _SHORT: dict[str, Any] = {"ema_warm_up": True, "norm_momentum": 0.01}
 DESK: dict[str, dict[str, Any]] = {
-    "labeled_only": {"epochs": 60, "epoch_steps": 100},  # 64 pictures a step
-    "supervised": {"epochs": 120, "epoch_steps": 100},  # 64
+    "labeled_only": {"epochs": 40, "epoch_steps": 100},  # 64 pictures a step
+    "supervised": {"epochs": 80, "epoch_steps": 100},  # 64
     "fixmatch": {"epochs": 50, "epoch_steps": 100},  # 320
     # 384 pictures a step, 640 from epoch 10 on, and 30 passes over the pool
     "openmatch": {"epochs": 40, "epoch_steps": 64},

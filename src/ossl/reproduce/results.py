@@ -37,6 +37,9 @@ def run_hash(config: RunConfig, unseen: tuple[str, ...], truth: Path | None) -> 
     settings = asdict(config)
     if config.baseline is None:  # as it was hashed before there were baselines
         del settings["baseline"]
+    else:  # results of several machines make one table: where data and device are is left out
+        del settings["device"]
+        settings["data"].pop("data_root", None)
     told = {"config": settings, "unseen": list(unseen), "truth": truth and str(truth)}
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
