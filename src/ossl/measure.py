@@ -140,3 +140,17 @@ def parameter_counts(method: Method) -> tuple[int, int, dict[str, int]]:
         learning |= {k: p.numel() for k, p in named.items() if not k.startswith("encoder.")}
     solved = method.closed_form_parameters
     return sum(learning.values()) + solved, total + solved, by_stage
+
+
+def learnt_parameters(method: Method) -> tuple[int, int]:
+    """What gradients move in any stage, the encoder too where it learns, and what there is in all.
+
+    As above a moving average is not counted.
+    """
+    learning = {
+        id(parameter): parameter.numel()
+        for stage in method.stages
+        for phase in stage.phases
+        for parameter in method.trained(phase).values()
+    }
+    return sum(learning.values()), parameter_counts(method)[1]

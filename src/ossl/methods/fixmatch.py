@@ -37,7 +37,7 @@ class FixMatch(LabeledOnly):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="fixmatch",
         title="FixMatch",
-        paper="FixMatch: simplifying semi-supervised learning with consistency and confidence",
+        paper="FixMatch: Simplifying Semi-Supervised Learning with Consistency and Confidence",
         year=2020,
         trains="the encoder, a classifier and a one-vs-all detector",
     )

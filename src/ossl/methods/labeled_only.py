@@ -22,7 +22,8 @@ class LabeledOnly(Baseline):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="labeled_only",
         title="Labeled Only",
-        paper="OpenMatch: open-set consistency regularization (its lower bound)",
+        paper="OpenMatch: Open-set Consistency Regularization for Semi-supe"
+        "rvised Learning with Outliers (its lower bound)",
         year=2021,
         trains="the encoder, a classifier and a one-vs-all detector",
     )

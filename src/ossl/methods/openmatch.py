@@ -29,7 +29,8 @@ class OpenMatch(LabeledOnly):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="openmatch",
         title="OpenMatch",
-        paper="OpenMatch: open-set consistency regularization for SSL with outliers",
+        paper="OpenMatch: Open-set Consistency Regularization for Semi-supe"
+        "rvised Learning with Outliers",
         year=2021,
         trains="the encoder, a classifier and a one-vs-all detector",
     )

@@ -18,7 +18,8 @@ class Supervised(LabeledOnly):
     info: ClassVar[MethodInfo] = MethodInfo(
         name="supervised",
         title="Supervised",
-        paper="OpenMatch: open-set consistency regularization (its upper bound)",
+        paper="OpenMatch: Open-set Consistency Regularization for Semi-supe"
+        "rvised Learning with Outliers (its upper bound)",
         year=2021,
         trains="the encoder, a classifier and a one-vs-all detector",
     )
