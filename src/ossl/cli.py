@@ -206,6 +206,7 @@ def evaluate(
     data_root: Folder = None,
     truth: File = None,
     unseen: Names = None,
+    posthoc: Names = None,
     device: DeviceName = None,
     cache: Folder = None,
 ) -> None:
@@ -220,24 +221,31 @@ def evaluate(
 
     Example: ossl evaluate RUN --unseen svhn,scenes
 
+    Example: ossl evaluate RUN --posthoc all
+
     Args:
         run: A finished run.
         as_json: Print one JSON object; figures are fractions, null where unknown.
         data_root: Where the preset's data, or the pool's folder, lie now if they were moved.
         truth: What the pool of a run on folders is: a CSV file with the columns file and label.
         unseen: Other data sets below the data root, to tell from a benchmark's known test pictures.
+        posthoc: Scores that need no training, to compare with: msp, energy, knn, mahalanobis,
+            relative_mahalanobis, vim, react, or all of them.
         device: Where to compute. Default: auto.
         cache: A folder that remembers a frozen encoder's features, as for ossl fit.
     """
     from ossl.compute import create_accelerator
     from ossl.fit import load_run
+    from ossl.posthoc.scores import check as check_scores
     from ossl.rundir import json_text
     from ossl.summary import metrics_summary
 
     where = one_of("device", device or "auto", Device)
+    asked = listed(posthoc or "")
+    check_scores(asked)  # before anything is loaded
     with _progress(quiet=as_json) as progress, _memory(cache, progress) as memory:
         loaded = load_run(run, create_accelerator(cast(Device, where)), memory)
-        metrics = loaded.evaluate(progress, data_root, truth, listed(unseen or ""))
+        metrics = loaded.evaluate(progress, data_root, truth, listed(unseen or ""), asked)
     print(json_text(metrics) if as_json else metrics_summary(metrics))
 
 

@@ -26,6 +26,7 @@ from ossl.data.task import (
     Judged,
     Task,
     load_judged,
+    load_labelled,
     load_pool,
     load_task,
 )
@@ -35,6 +36,8 @@ from ossl.measure import measure
 from ossl.methods import METHODS, create_encoder, create_method
 from ossl.methods.base import Method, Predictions
 from ossl.models.memory import FeatureMemory
+from ossl.posthoc.run import posthoc_metrics
+from ossl.posthoc.scores import check as check_scores
 from ossl.progress import Progress
 from ossl.rundir import RunFolder
 from ossl.score import predict_pictures, predict_source
@@ -244,8 +247,13 @@ class LoadedRun:
         data_root: Path | None = None,
         truth: Path | None = None,
         unseen: Sequence[str] = (),
+        posthoc: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """The run's metrics, worked out again from its files and its test pictures."""
+        """The run's metrics, worked out again from its files and its test pictures.
+
+        `posthoc` names outlier scores that any network gives, to be compared with the run's own.
+        """
+        asked = check_scores(posthoc)
         recorded = self.folder.read_json("metrics.json") or {}
         root = str(data_root.absolute()) if data_root else None
         data = (with_data_root(self.config, root) if root else self.config).data
@@ -256,7 +264,11 @@ class LoadedRun:
         if truth is not None:
             judged = judged_pool(data, size, self.classes, truth, progress)
         elif isinstance(data, FolderData):
-            pass  # nobody has said what its pool is
+            if asked:
+                raise InputError(
+                    "--posthoc compares scores by the truth, and nobody has said what this run's "
+                    "pool is: add --truth FILE."
+                )
         elif drawn is None:
             raise InputError(f"{self.folder.path} has lost its split.json; fit the run again.")
         else:
@@ -275,6 +287,11 @@ class LoadedRun:
         )
         for name in ("features_remembered", "features_computed"):  # these belong to `seconds`
             metrics[name] = recorded.get(name)
+        if asked:
+            labelled = load_labelled(data, size, drawn, progress)
+            device = self.accelerator.device
+            for part in judged:
+                metrics |= posthoc_metrics(self.method, labelled, part, asked, device, progress)
         return metrics
 
     def sort(

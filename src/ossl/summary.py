@@ -28,6 +28,8 @@ def metrics_summary(metrics: dict[str, Any]) -> str:
             f"(for comparison: {floor})",
             f"false alarms at 95 % caught    {percent(metrics['fpr95'])}",
         ]
+    for name, value in (metrics.get("posthoc") or {}).items():
+        lines.append(f"{f'AUROC of {name}'.ljust(31)}{percent(value)}   (post-hoc)")
     if metrics["known_accuracy"] is not None:
         lines.append(f"accuracy on known classes      {percent(metrics['known_accuracy'])}")
         lines.append(f"accuracy with outliers a class {percent(metrics['open_accuracy'])}")

@@ -141,6 +141,23 @@ def load_judged(
     return _judged(drawn, train, test, size, progress), test.where
 
 
+def load_labelled(
+    config: DataConfig, size: int, drawn: Split | None, progress: Progress
+) -> Pictures:
+    """The labelled pictures that a finished run learnt from, by the split it wrote."""
+    chosen: Source
+    if isinstance(config, FolderData):
+        with _data_root_named():
+            chosen = ClassFolders(config.labelled)
+    else:
+        assert drawn is not None  # a run on folders alone has none
+        with _data_root_named():
+            train = _sources(config)[0] if isinstance(config, ProtocolData) else digits_source()
+        labels = drawn.train_labels[drawn.labelled]
+        chosen = Selection(train, drawn.labelled, labels, drawn.classes)
+    return load_pictures(chosen, size, "loading the labelled pictures", progress)
+
+
 def load_pool(
     config: FolderData, size: int, classes: tuple[str, ...], truth: Path, progress: Progress
 ) -> tuple[Judged, ...]:

@@ -165,6 +165,19 @@ class Method(nn.Module, ABC):
         predictions = self.predict(pictures)
         return predictions, logit_scores(predictions.logits)
 
+    @abstractmethod
+    def penultimate(self, pictures: Tensor) -> Tensor:
+        """The features [B, D] of uint8 pictures that `classify` takes, as in `predict`."""
+
+    @abstractmethod
+    def classify(self, features: Tensor) -> Tensor:
+        """The logits [B, K] over the known classes that `predict` makes of such features."""
+
+    @property
+    def last_layer(self) -> nn.Linear | None:
+        """The linear layer that `classify` is; None where it is something else."""
+        return None
+
     def remember(self, memory: FeatureMemory) -> None:
         """Take from a memory the features that stay the same; a method without any ignores it."""
         del memory

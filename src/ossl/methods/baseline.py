@@ -280,6 +280,20 @@ class Baseline(Method):
         """The predictions for uint8 pictures by the averaged network."""
         return Predictions(*self.averaged_outputs(pictures))
 
+    def penultimate(self, pictures: Tensor) -> Tensor:
+        """The averaged network's features [B, D] of uint8 pictures."""
+        return self.averaged_features(pictures)
+
+    def classify(self, features: Tensor) -> Tensor:
+        """The logits of such features by the averaged classifier."""
+        return self.known_logits(features, self.averaged_heads)
+
+    @property
+    def last_layer(self) -> nn.Linear | None:
+        """The averaged classifier, where it is linear."""
+        head = self.averaged_heads[CLASSIFIER]
+        return head if isinstance(head, nn.Linear) else None
+
     def remember(self, memory: FeatureMemory) -> None:
         """Take a frozen encoder's features of unaugmented pictures from a memory."""
         self._memory = memory

@@ -259,6 +259,20 @@ class OpenPrompt(Method):
         said = self._judge(features)
         return said, logit_scores(said.logits) | self.detector.simple_scores(features)
 
+    @torch.no_grad()
+    def penultimate(self, pictures: Tensor) -> Tensor:
+        """The features [B, D] of uint8 pictures that predictions are made of."""
+        return self.features(pictures, self._predicting_prompt())
+
+    def classify(self, features: Tensor) -> Tensor:
+        """C(f) of such features."""
+        return self.logits(features)
+
+    @property
+    def last_layer(self) -> nn.Linear | None:
+        """The classifier that gradients moved; None for the one fitted in closed form."""
+        return self.head
+
     @property
     def image_size(self) -> int:
         """The side in pixels of the pictures it takes."""

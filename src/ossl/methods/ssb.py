@@ -137,3 +137,24 @@ class SSB(Baseline):
             "pseudo_labelled_share": used,
             "mined_negative_share": mined.float().mean(),
         }
+
+    @torch.no_grad()
+    def penultimate(self, pictures: Tensor) -> Tensor:
+        """What the last layer of the averaged classifier sees of uint8 pictures."""
+        return self._classifier.hidden(self.averaged_features(pictures))
+
+    def classify(self, features: Tensor) -> Tensor:
+        """The logits of such features by that layer."""
+        logits: Tensor = self.last_layer(features)
+        return logits
+
+    @property
+    def last_layer(self) -> nn.Linear:
+        """The averaged classifier's last layer, behind its projection."""
+        return self._classifier.last
+
+    @property
+    def _classifier(self) -> MLP:
+        made = self.averaged_heads["classifier"]
+        assert isinstance(made, MLP)
+        return made

@@ -29,8 +29,15 @@ class MLP(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """The outputs [B, n] of features [B, D]."""
         with torch.autocast(features.device.type, enabled=False):
-            outputs: Tensor = self.layers[-1](self.hidden(features))
+            outputs: Tensor = self.last(self.hidden(features))
         return outputs
+
+    @property
+    def last(self) -> nn.Linear:
+        """The layer that gives the outputs."""
+        layer = self.layers[-1]
+        assert isinstance(layer, nn.Linear)
+        return layer
 
     def hidden(self, features: Tensor) -> Tensor:
         """What the last layer sees of features [B, D]."""
