@@ -1,8 +1,8 @@
 """The baselines' settings by method, profile and data: published, for a desk, and for folders.
 
 `full` is what the papers and their code say (`method_config.py`). `desk` gives every method the
-same budget: about 1.6 million pictures forward and backward in all, an hour on two cores for
-WRN-28-2 at 32 pixels. A step of n pictures is thus taken 1.6e6 / n times; methods that converge in
+same budget: about a million pictures forward and backward in all, forty minutes on two cores for
+WRN-28-2 at 32 pixels. A step of n pictures is thus taken 1e6 / n times; methods that converge in
 less (the labelled pictures alone) take fewer.
 """
 
@@ -20,14 +20,14 @@ _SHORT: dict[str, Any] = {"ema_warm_up": True, "norm_momentum": 0.01}
 DESK: dict[str, dict[str, Any]] = {
     "labeled_only": {"epochs": 40, "epoch_steps": 100},  # 64 pictures a step
     "supervised": {"epochs": 80, "epoch_steps": 100},  # 64
-    "fixmatch": {"epochs": 50, "epoch_steps": 100},  # 320
-    # 384 pictures a step, 640 from epoch 10 on, and 30 passes over the pool
-    "openmatch": {"epochs": 40, "epoch_steps": 64},
-    # 128 pictures a step in the first 20 epochs, then 320, and 128 more without gradient
-    "mtc": {"epochs": 57, "epoch_steps": 100, "outlier_epochs": 20, "ramp_epochs": 37},
-    "iomatch": {"epochs": 50, "epoch_steps": 100, "pool_batch": 128},  # 320
-    # 320 pictures a step, and 640 in the last 13 epochs
-    "ssb": {"epochs": 38, "epoch_steps": 100, "detector_from": 0.68},
+    "fixmatch": {"epochs": 32, "epoch_steps": 100},  # 320
+    # 384 pictures a step, 640 from epoch 10 on, and 16 passes over the pool
+    "openmatch": {"epochs": 26, "epoch_steps": 64},
+    # 128 pictures a step in the first 13 epochs, then 320, and 128 more without gradient
+    "mtc": {"epochs": 36, "epoch_steps": 100, "outlier_epochs": 13, "ramp_epochs": 23},
+    "iomatch": {"epochs": 32, "epoch_steps": 100, "pool_batch": 128},  # 320
+    # 320 pictures a step, and 640 in the last 8 epochs
+    "ssb": {"epochs": 24, "epoch_steps": 100, "detector_from": 0.68},
 }
 # A person's folders and a pretrained encoder: the heads alone learn, and soon.
 EVERYDAY: dict[str, Any] = {
