@@ -63,8 +63,7 @@ def test_stopped_and_resumed_is_uninterrupted(name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_it_learns_the_classes_and_says_how_outlying(name: str, tmp_path: Path) -> None:
-    more = {"epochs": 6, "epoch_steps": 10}
-    method = run(tmp_path, made(name, **more, ema_decay=0.8))
+    method = run(tmp_path, made(name, epochs=6, epoch_steps=10, ema_decay=0.8))
     pictures = tiny.labelled_pictures()
     found = method.predict(pictures.take(range(12)))
     assert found.logits.shape == (12, 3)
