@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from ossl.cli import main
-from ossl.config import ScheduleConfig
+from ossl.config import DigitsData, RunConfig, ScheduleConfig
 from ossl.errors import InputError
 from ossl.fit import check_batches
+from ossl.method_config import FixMatchConfig
 from tests.conftest import FittedRun
 from tests.shapes import make_folders, picture, tiny_options
 
@@ -270,9 +272,13 @@ def test_wrong_words(
 
 
 def test_batches_that_processes_cannot_share() -> None:
-    check_batches(ScheduleConfig(), 2)
+    config = RunConfig(data=DigitsData())
+    check_batches(config, 2)
     with pytest.raises(InputError, match=r"schedule.pool_batch=126"):
-        check_batches(ScheduleConfig(labelled_batch=6), 3)
+        check_batches(replace(config, schedule=ScheduleConfig(labelled_batch=6)), 3)
+    baseline = replace(config, method="fixmatch", baseline=FixMatchConfig(labelled_batch=6))
+    with pytest.raises(InputError, match=r"--set baseline.pool_batch=126"):
+        check_batches(baseline, 3)
 
 
 def test_diverging_settings(

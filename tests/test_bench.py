@@ -14,6 +14,7 @@ from ossl.cli import main
 from ossl.config import Precision
 from ossl.errors import InputError
 from ossl.models.frozen import FrozenBackbone
+from ossl.models.wide_resnet import WideResNet
 
 SMALL = ("--image-size", "16", "--labelled-batch", "2", "--pool-batch", "4", "--device", "cpu")
 
@@ -75,3 +76,26 @@ def test_the_floor_is_the_steps_own_network(
     assert sorted(calls["step"], key=str) == sorted(calls["floor"], key=str)
     assert sorted(call[1][0] for call in calls["floor"]) == [4, 6]  # type: ignore[index]
     assert [call[3] for call in calls["floor"] if call[1][0] == 6] == [True]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("method", "pictures"), [("fixmatch", 2 + 8), ("openmatch", 4 + 16)])
+def test_a_baselines_step(method: str, pictures: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """The floor passes as many pictures through the network as the step does."""
+    seen: list[int] = []
+    forward = WideResNet.forward
+
+    def watched(net: WideResNet, x: Tensor) -> Tensor:
+        if net.training:
+            seen.append(len(x))
+        return forward(net, x)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WideResNet, "forward", watched)
+        assert main(["bench", "step", "--method", method, "--json", "--steps", "1", *SMALL]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["method"] == method
+    assert result["pictures"] == pictures
+    assert set(seen) == {pictures}
+    assert len(seen) == 1 + 2 * (bench.WARM_UP + 1)  # one to see what a step passes
+    assert main(["bench", "step", "--method", method, "--steps", "1", *SMALL]) == 0
+    assert f"{method}, {pictures} pictures a step" in capsys.readouterr().out

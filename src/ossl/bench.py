@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from torch import nn
 
 from ossl.baseline_presets import baseline_of
 from ossl.compute import compute_dtype, create_accelerator
@@ -137,9 +138,9 @@ def bench_baseline_step(
 ) -> dict[str, Any]:
     """The time of a baseline's step over that of its network alone, step by step in turn.
 
-    The floor is one forward and backward pass of the same network over as many random pictures as
-    the step's views have, under the same autocast and in channels-last memory. Where a step has a
-    third side (OpenMatch's pseudo-inliers), the whole pool counts as selected.
+    The floor is the step's own passes through the network, forward and (where it learns by them)
+    backward, on random pictures, under the same autocast and in channels-last memory. Where a step
+    has a third side (OpenMatch's pseudo-inliers), the whole pool counts as selected.
     """
     if steps < 1:
         raise InputError(f"--steps {steps}: at least one step is needed to time one.")
@@ -175,20 +176,22 @@ def bench_baseline_step(
     batches = Batches(
         labelled, pool, phase.plan, [0], selected=everything, device=accelerator.device
     )
-    plan = phase.plan
-    pictures = plan.labelled * len(plan.labelled_views) + plan.pool * len(plan.pool_views)
-    pictures += plan.selected * len(plan.selected_views)
-    shape = (pictures, 3, image_size, image_size)
-    # As its normalised pictures come to the network: in float32, cast by autocast.
-    noise = torch.randn(shape, device=accelerator.device).to(memory_format=torch.channels_last)
+    passes = _passes(
+        method,
+        lambda: train_step(method, next(batches), phase, optimiser, accelerator, stage),
+    )
+    pictures = sum(len(noise) for _, noise, _ in passes)
     weights = [p for p in method.encoder.parameters() if p.requires_grad]
 
     def floor() -> None:
         with torch.autocast(
             accelerator.device.type, dtype=torch.bfloat16, enabled=stage.mixed_precision
         ):
-            features = method.encoder(noise)
-        torch.autograd.grad(features.sum(), weights)
+            for net, noise, learns in passes:
+                with torch.set_grad_enabled(learns):
+                    features = net(noise)
+                if learns:
+                    torch.autograd.grad(features.sum(), weights)
 
     with TemporaryDirectory() as folder:
         journal = Journal(Path(folder), tensorboard=False)
@@ -219,6 +222,25 @@ def bench_baseline_step(
         "device": str(accelerator.device),
         "threads": torch.get_num_threads(),
     }
+
+
+def _passes(
+    method: Baseline, step: Callable[[], object]
+) -> list[tuple[nn.Module, torch.Tensor, bool]]:
+    """The network, random pictures, and whether it learns, of each of a step's passes."""
+    seen: list[tuple[nn.Module, torch.Tensor, bool]] = []
+
+    def watch(net: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
+        noise = torch.randn_like(given[0].detach(), memory_format=torch.channels_last)
+        seen.append((net, noise, torch.is_grad_enabled()))
+
+    handles = [
+        net.register_forward_pre_hook(watch) for net in (method.encoder, method.average["encoder"])
+    ]
+    step()
+    for handle in handles:
+        handle.remove()
+    return seen
 
 
 def bench_summary(result: dict[str, Any]) -> str:

@@ -34,7 +34,7 @@ def method_rows() -> list[tuple[str, ...]]:
     from ossl.methods import METHODS, create_encoder, create_method
     from ossl.presets import preset_config
 
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, method in METHODS.items():
         config = preset_config(COUNTED, recipe_name="paper", method=name)
         made = create_method(config, create_encoder(config), KNOWN_CLASSES, torch.float32)

@@ -13,6 +13,7 @@ from ossl.errors import InputError
 from ossl.method_config import BASELINES
 from ossl.methods import METHODS, create_method
 from ossl.presets import preset_config
+from ossl.reproduce.tables import PROFILES
 from tests.methods import tiny
 from tests.shapes import make_folders
 
@@ -144,8 +145,8 @@ def test_a_network_that_neither_knows_nor_learns(
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("split", ["table1/cifar10-100", "table1/cifar100-80-50"])
 def test_every_methods_settings_come_back_from_their_file(method: str, split: str) -> None:
-    for profile in ("desk", "full"):
-        config = preset_config(split, profile=profile, method=method)  # type: ignore[arg-type]
+    for profile in PROFILES:
+        config = preset_config(split, profile=profile, method=method)
         again: RunConfig = from_json(to_json(config), "config.json")
         assert again == config
         assert type(again.baseline) is type(config.baseline)

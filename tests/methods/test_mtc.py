@@ -129,6 +129,18 @@ def test_targets_are_the_mean_of_the_last_epochs(
     assert scores.targets.tolist() == pytest.approx(slow.soft_targets(epochs, 5, window), abs=1e-6)
 
 
+def test_the_choice_is_of_pictures_of_which_something_was_said() -> None:
+    scores = SoftTargets.start(6, 1, 1.0, torch.device("cpu"))
+    everything, limit = scores.choose()
+    assert everything.tolist() == list(range(6))  # nothing is said of any yet
+    assert limit == 1
+    scores.note(torch.tensor([4, 1, 2, 5]), torch.tensor([0.1, 0.9, 0.2, 0.8]))
+    scores.turn()
+    chosen, limit = scores.choose()
+    assert chosen.tolist() == [2, 4]
+    assert 0.2 < limit < 0.8
+
+
 def test_statistics_stay_where_they_are_to() -> None:
     net = tiny.convolutional()
     pictures = torch.rand(6, 3, tiny.SIZE, tiny.SIZE)

@@ -170,6 +170,11 @@ class FixedScan:
         """The first picture is of class 0, the second of 1, and so on around."""
         return torch.arange(len(self.labelled)) % CLASSES
 
+    @property
+    def pool_count(self) -> int:
+        """The number of pictures in the pool."""
+        return len(self.pool)
+
     def labelled_batches(self) -> Iterator[Tensor]:
         """The tiny labelled pictures, for what wants pixels."""
         yield from scan().labelled_batches()

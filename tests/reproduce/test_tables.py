@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ossl.baseline_presets import baseline_of
 from ossl.config import from_json, to_json
 from ossl.data.find import DATASETS
 from ossl.data.protocols import RULES
+from ossl.method_config import BASELINES
 from ossl.models.backbone import HOUSE_BACKBONES
 from ossl.presets import PRESETS, RECIPES
+from ossl.reproduce.results import run_hash
 from ossl.reproduce.tables import DINOV2, PROFILES, TABLES, Cell, Places
 
 CELLS = [
-    (name, cell) for name in ("default", "table1") for cell in TABLES[name].cells
+    (name, cell) for name in ("default", "table1", "baselines") for cell in TABLES[name].cells
 ]  # not the tests' own
 PLACES = Places(Path("data"), {DINOV2.option: Path("w.safetensors")})
 
@@ -91,3 +95,27 @@ def test_one_place_has_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         cell.config("desk", 0, Places(root)) for root in (Path("../data"), tmp_path / "data")
     ]
     assert configs[0] == configs[1]
+
+
+def test_every_baseline_has_a_cell_of_its_own_settings() -> None:
+    cells = TABLES["baselines"].cells
+    assert [cell.name for cell in cells] == [*BASELINES]
+    for cell in cells:
+        for profile in PROFILES:
+            config = cell.runs[profile]
+            assert (config.method, config.baseline) == (
+                cell.name,
+                baseline_of(cell.name, profile, "cifar10-100"),
+            )
+            assert (config.backbone.name, config.backbone.image_size) == ("wrn-28-2", 32)
+
+
+def test_a_baselines_run_is_the_same_wherever_its_data_and_device_are() -> None:
+    cell = TABLES["baselines"].cells[0]
+    here = cell.config("desk", 0, PLACES)
+    there = replace(cell.config("desk", 0, Places(Path("elsewhere"))), device="cuda")
+    assert here != there
+    assert run_hash(here, (), None) == run_hash(there, (), None)
+    assert run_hash(here, (), None) != run_hash(replace(here, seed=1), (), None)
+    other = replace(here, baseline=replace(here.baseline, epochs=7))  # type: ignore[type-var]
+    assert run_hash(here, (), None) != run_hash(other, (), None)

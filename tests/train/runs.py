@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from ossl.data.batches import Batch
-from ossl.methods.base import Phase
+from ossl.methods.base import Method, Phase
 from ossl.methods.openprompt import OpenPrompt
 from ossl.progress import Progress
 from ossl.train.checkpoint import Position
@@ -29,7 +29,7 @@ class InterruptedRunError(Exception):
 
 def run(
     folder: Path,
-    made: OpenPrompt | None = None,
+    made: Method | None = None,
     *,
     seed: int = 0,
     resume: bool = False,
@@ -37,7 +37,7 @@ def run(
     stop_after: int | None = None,
     watch: Callable[[Position], None] | None = None,
     **changes: Any,
-) -> OpenPrompt:
+) -> Any:
     """The trained method; `stop_after` so many epochs of all stages it is interrupted."""
     folder.mkdir(exist_ok=True)
     made = made or tiny.method(seed=seed, **changes)
@@ -66,12 +66,12 @@ def run(
     return made
 
 
-def left(made: OpenPrompt) -> dict[str, Tensor]:
+def left(made: Method) -> dict[str, Tensor]:
     """Everything that a run writes into its two safetensors files."""
     return {**made.state_dict(), **{f"joint/{k}": v for k, v in made.joint_space().items()}}
 
 
-def same(one: OpenPrompt, other: OpenPrompt) -> bool:
+def same(one: Method, other: Method) -> bool:
     """Whether two methods are the same, to the last bit."""
     a, b = left(one), left(other)
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

@@ -92,24 +92,28 @@ class SoftTargets:
     """What the pool pictures' outlier targets are, and what the network said of them lately.
 
     y_i ← the mean of the outputs of the last `window` epochs; before there were so many, y_i stays
-    at its start (joint optimisation, equation 3). A picture that an epoch did not come to keeps
-    what was said of it last.
+    at its start (joint optimisation, equation 3). In the official code an epoch comes to every
+    picture. Where it is shorter, a picture keeps what was said of it last, and one of which nothing
+    was said yet is left out of the choice.
     """
 
     targets: Tensor  # [N], 0 known … 1 outlier
     latest: Tensor  # [N], the newest output
     recent: Tensor  # [N, window], one column an epoch
+    seen: Tensor  # [N], whether there is any output
     epochs: int = 0
 
     @staticmethod
     def start(count: int, window: int, score: float, device: torch.device) -> SoftTargets:
         """The targets before any epoch: `score` for all."""
         full = torch.full((count,), score, device=device)
-        return SoftTargets(full, full.clone(), full[:, None].repeat(1, window))
+        unseen = torch.zeros(count, dtype=torch.bool, device=device)
+        return SoftTargets(full, full.clone(), full[:, None].repeat(1, window), unseen)
 
     def note(self, index: Tensor, outputs: Tensor) -> None:
         """Remember what the network says of some pictures."""
         self.latest[index] = outputs.detach().to(self.latest)
+        self.seen[index] = True
 
     def turn(self) -> None:
         """Take an epoch's outputs into the targets."""
@@ -118,6 +122,12 @@ class SoftTargets:
         self.epochs += 1
         if self.epochs >= window:
             self.targets = self.recent.mean(dim=1)
+
+    def choose(self) -> tuple[Tensor, float]:
+        """The pictures [n] below Otsu's threshold on the targets, by index, and that threshold."""
+        seen = self.seen if bool(self.seen.any()) else torch.ones_like(self.seen)
+        limit = otsu_threshold(self.targets[seen])
+        return (seen & (self.targets <= limit)).nonzero().squeeze(1), float(limit)
 
 
 @contextmanager
@@ -270,11 +280,10 @@ class MTC(Baseline):
 
     def _choose(self) -> LogValues:
         assert self.scores is not None
-        limit = otsu_threshold(self.scores.targets)
-        chosen = self.scores.targets <= limit
-        self.known = chosen.nonzero().squeeze(1).cpu()
-        self.limit = float(limit)
-        return {"otsu_threshold": self.limit, "chosen_share": float(chosen.float().mean())}
+        chosen, self.limit = self.scores.choose()
+        self.known = chosen.cpu()
+        share = len(chosen) / len(self.scores.targets)
+        return {"otsu_threshold": self.limit, "chosen_share": share}
 
     # --- predictions and state ----------------------------------------------------------------
 
@@ -298,6 +307,7 @@ class MTC(Baseline):
             "targets": self.scores.targets,
             "latest": self.scores.latest,
             "recent": self.scores.recent,
+            "seen": self.scores.seen,
             "chosen": self.known,
             "counts": torch.tensor([self.scores.epochs, self.steps]),
             "limit": torch.tensor([self.limit, self.labelled_share], dtype=torch.float64),
@@ -307,6 +317,8 @@ class MTC(Baseline):
         """Take back what `state` gave."""
         super().load_state(tensors)
         epochs, self.steps = (int(number) for number in tensors["counts"])
-        self.scores = SoftTargets(tensors["targets"], tensors["latest"], tensors["recent"], epochs)
+        self.scores = SoftTargets(
+            tensors["targets"], tensors["latest"], tensors["recent"], tensors["seen"], epochs
+        )
         self.known = tensors["chosen"].cpu()
         self.limit, self.labelled_share = (float(number) for number in tensors["limit"])

@@ -79,8 +79,8 @@ class Ema(nn.Module):
             slow: list[Tensor] = list(teacher.parameters())
             fast = [p.to(s.dtype) for s, p in zip(slow, student.parameters(), strict=True)]
             torch._foreach_lerp_(slow, fast, weight)  # one launch on a GPU for a whole network
-            for kept, new in zip(teacher.buffers(), student.buffers(), strict=True):
-                kept.copy_(new)
+            if kept := list(teacher.buffers()):
+                torch._foreach_copy_(kept, list(student.buffers()))
         self.updates += 1
 
     def train(self, mode: bool = True) -> Ema:  # noqa: ARG002 - the teacher never trains

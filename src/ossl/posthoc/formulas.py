@@ -62,7 +62,9 @@ def vim(
 
 def vim_origin(weight: Tensor, bias: Tensor) -> Tensor:
     """u = −W⁺ b [D], where a linear classifier's logits are zero."""
-    origin: Tensor = -(torch.linalg.pinv(weight.double()) @ bias.double())
+    # What float32 weights cannot tell from zero is zero: one row may be minus the sum of the rest.
+    smallest = max(weight.shape) * torch.finfo(torch.float32).eps
+    origin: Tensor = -(torch.linalg.pinv(weight.double(), rtol=smallest) @ bias.double())
     return origin
 
 
