@@ -83,6 +83,10 @@ class ScheduleConfig:
 
     labelled_epochs: Count = 100  # stage 1
     labelled_steps: Count = 100  # steps an epoch
+    # Then rounds of learning from the pool, for the default recipe's encoder without weights: the
+    # joint space says before each what the pool is.
+    rounds: Count = 0
+    round_steps: Count = 270  # steps a round
     pool_epochs: Count = 500  # stage 2
     pool_steps: Count = 100  # steps an epoch
     outlier_steps: Count = 20  # steps of the outlier prompt at each epoch's end

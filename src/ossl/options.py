@@ -8,13 +8,13 @@ import inspect
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import tyro
 
 from ossl.errors import InputError, nearest, unknown_name
+from ossl.versions import installed
 
 Verb = Callable[..., None]
 _RENAMED = {"settings": "set", "as_json": "json"}  # parameters whose option has another name
@@ -53,7 +53,7 @@ def ready(given: Sequence[str], verbs: Mapping[str, Verb]) -> Callable[[], None]
     if not given or given[0] in ("-h", "--help"):
         return functools.partial(print, overview(verbs))
     if given[0] == "--version":
-        return functools.partial(print, f"ossl {version('ossl')}")
+        return functools.partial(print, f"ossl {installed('ossl')}")
     name, rest = given[0], list(given[1:])
     if name not in verbs:
         kind = "option" if name.startswith("-") else "command"

@@ -26,7 +26,7 @@ from tests.reference import kernel_head as slow
 def fitted(drawn: Clusters, known: Tensor | None = None, seed: int = 0) -> KernelHead:
     known = (~drawn.outlier).float() if known is None else known
     classes = int(drawn.labels.max()) + 1
-    return fit_kernel_head(drawn.labelled, drawn.labels, classes, drawn.pool, known, seed)
+    return fit_kernel_head(drawn.labelled, drawn.labels, classes, drawn.pool, known, seed=seed)
 
 
 @examples

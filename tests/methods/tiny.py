@@ -179,6 +179,10 @@ class FixedScan:
         """The tiny labelled pictures, for what wants pixels."""
         yield from scan().labelled_batches()
 
+    def mixed_batches(self, count: int) -> Iterator[Tensor]:
+        """The tiny pictures of both sides, for what wants pixels."""
+        yield from scan().mixed_batches(count)
+
     def __call__(
         self, which: Literal["labelled", "pool"], encode: Callable[[Tensor], Tensor]
     ) -> Tensor:

@@ -72,11 +72,19 @@ def gaussian(a: Tensor, b: Tensor, reach: float) -> Tensor:
 
 
 def fit_kernel_head(
-    labelled: Tensor, labels: Tensor, classes: int, pool: Tensor, known: Tensor, seed: int = 0
+    labelled: Tensor,
+    labels: Tensor,
+    classes: int,
+    pool: Tensor,
+    known: Tensor,
+    fair: Tensor | None = None,
+    seed: int = 0,
 ) -> KernelHead:
     """Return the classifier of labelled features (n, D), labels 0..K−1 and a pool (N, D).
 
     ``known`` is how likely each pool picture is of a known class, (N,). Every class is there.
+    ``fair`` are the labelled pictures that held-out figures are taken from, where the network
+    has learnt the others by their labels.
     """
     generator = torch.Generator().manual_seed(seed)
     if len(pool) > MOST_POOL:
@@ -84,9 +92,9 @@ def fit_kernel_head(
         pool, known = pool[rows], known[rows]
     roots = bool((labelled >= 0).all()) and bool((pool >= 0).all())
     x, p = place(labelled, roots), place(pool, roots)
-    ridge = _LabelledRidge.of(x, labels, classes)
+    ridge = _LabelledRidge.of(x, labels, classes, fair)
     correction = _Correction.of(x, p, known, ridge, generator)
-    part, sharpness, accuracy = _choose(ridge, correction, labels)
+    part, sharpness, accuracy = _choose(ridge, correction, labels, fair)
 
     everything = torch.arange(len(x))
     change = part * correction.learn(ridge.coefficients, everything, ridge)
@@ -119,7 +127,9 @@ class _LabelledRidge:
     sharpness: float  # inverse temperature, from pictures left out one by one
 
     @classmethod
-    def of(cls, x: Tensor, labels: Tensor, classes: int) -> _LabelledRidge:
+    def of(
+        cls, x: Tensor, labels: Tensor, classes: int, fair: Tensor | None = None
+    ) -> _LabelledRidge:
         """Return the regression and its leave-one-out temperature."""
         counts = torch.bincount(labels, minlength=classes).float()
         weight = (len(x) / (classes * counts))[labels]
@@ -131,7 +141,8 @@ class _LabelledRidge:
         coefficients = inverse @ targets
         left_out = targets - coefficients / inverse.diagonal()[:, None]
         several = bool(counts.min() > 1)
-        sharpness = _sharpness(left_out, labels, weight)[0] if several else USUAL
+        rows = torch.arange(len(x)) if fair is None else fair
+        sharpness = _sharpness(left_out[rows], labels[rows], weight[rows])[0] if several else USUAL
         return cls(x, targets, even, weight, reach, kernel, inverse, coefficients, sharpness)
 
     def without(self, held_out: Tensor) -> Tensor:
@@ -210,9 +221,11 @@ def balanced(probabilities: Tensor, weight: Tensor, target: Tensor, steps: int =
 
 
 def _choose(
-    ridge: _LabelledRidge, correction: _Correction, labels: Tensor
+    ridge: _LabelledRidge, correction: _Correction, labels: Tensor, fair: Tensor | None
 ) -> tuple[float, float, float | None]:
     """Return how much of the correction is taken, the inverse temperature, held-out accuracy."""
+    judged = torch.arange(len(labels)) if fair is None else fair
+    truth, weight = labels[judged], ridge.weight[judged] / ridge.weight[judged].mean()
     if float(correction.known.sum()) < 1:
         return 0.0, ridge.sharpness, None
     if int(torch.bincount(labels).min()) < 2:
@@ -226,11 +239,11 @@ def _choose(
             base[out] = ridge.kernel[out] @ fewer
             change[out] = correction.of_labelled[out] @ correction.learn(fewer, kept, ridge)
     hits = [
-        float((((base + part * change).argmax(1) == labels) * ridge.weight).mean())
+        float((((base + part * change)[judged].argmax(1) == truth) * weight).mean())
         for part in PARTS
     ]
     best = max(place for place, hit in enumerate(hits) if hit >= hits[0] - 1e-9)
-    sharpness = _sharpness(base + PARTS[best] * change, labels, ridge.weight)[0]
+    sharpness = _sharpness((base + PARTS[best] * change)[judged], truth, weight)[0]
     return PARTS[best], sharpness, hits[best]
 
 

@@ -54,7 +54,9 @@ class Phase:
 class Stage:
     """Epochs of the same phases; the learning rate falls to a tenth after `decay_at` of them.
 
-    With `cosine_cycles` it falls step by step instead: cos(π · cosine_cycles · part done).
+    With `cosine_cycles` it falls step by step instead: cos(π · cosine_cycles · part done). With
+    `hill` the stage is the part from … to of a longer way, on which the rate rises evenly for the
+    part `warm-up` and then falls to zero along half a cosine.
     """
 
     name: str
@@ -64,9 +66,16 @@ class Stage:
     decay_at: float = 1.0
     mixed_precision: bool = False  # whether a trained network runs under autocast
     cosine_cycles: float | None = None
+    hill: tuple[float, float, float] | None = None  # from, to, warm-up: parts of the whole way
 
     def rate_factor(self, epoch: int, part: float = 0.0) -> float:
         """The factor on every learning rate when `part` of an epoch, counted from zero, is done."""
+        if self.hill is not None:
+            start, end, warm_up = self.hill
+            way = start + (end - start) * (epoch + part) / self.epochs
+            if way < warm_up:
+                return min(1.0, way / warm_up + 0.02)
+            return 0.5 * (1 + math.cos(math.pi * (way - warm_up) / (1 - warm_up)))
         if self.cosine_cycles is not None:
             return max(0.0, math.cos(math.pi * self.cosine_cycles * (epoch + part) / self.epochs))
         return 0.1 if epoch >= self.decay_at * self.epochs else 1.0
@@ -85,6 +94,9 @@ class Scan(Protocol):
 
     def labelled_batches(self) -> Iterator[Tensor]:
         """All labelled pictures in batches of nearly one size, the same ones in every process."""
+
+    def mixed_batches(self, count: int) -> Iterator[Tensor]:
+        """Up to `count` pictures of labelled and pool in a random order, the same everywhere."""
 
     def __call__(
         self, which: Literal["labelled", "pool"], encode: Callable[[Tensor], Tensor]

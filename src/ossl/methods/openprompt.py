@@ -29,6 +29,7 @@ from ossl.methods.openprompt_parts import (
     new_prompt,
     two_stages,
 )
+from ossl.methods.rounds import KNOWN, ROUND, Rounds
 from ossl.models.backbone import Backbone
 from ossl.models.frozen import FrozenBackbone, freeze
 from ossl.models.head import Head
@@ -66,11 +67,15 @@ class OpenPrompt(Method):
         self.trains_encoder = recipe.train_encoder == "always" or (
             recipe.train_encoder == "auto" and not encoder.pretrained
         )
-        # With a frozen encoder and no prompt stage 1 is a linear fit on features that stay.
-        self.fits_head = recipe.head == "closed_form" and not (
-            self.trains_encoder or recipe.prompt.size != 0
-        )
         self.classes = classes
+        rounds = self.trains_encoder and recipe.detector == "evidence" and schedule.rounds > 0
+        self.rounds = Rounds(encoder, classes, schedule, seed, dtype) if rounds else None
+        # On features that stay stage 1 is a fit in closed form.
+        self.fits_head = (
+            recipe.head == "closed_form"
+            and recipe.prompt.size == 0
+            and (self.rounds is not None or not self.trains_encoder)
+        )
         self.head = None if self.fits_head else Head(encoder.width, classes, seed=seed)
         self.fitted_head: KernelHead | None = None
         side = encoder.image_size
@@ -79,7 +84,8 @@ class OpenPrompt(Method):
         self.detector = new_detector(recipe, encoder.width, seed + 3)
         self.teacher = Ema(self._prompts(), decay=recipe.ema_decay)
         self.outliers = torch.empty(0, dtype=torch.int64)
-        self.stages = two_stages(
+        first = () if self.rounds is None else self.rounds.stages
+        self.stages = first + two_stages(
             schedule,
             learns_head=not self.fits_head,
             learns_from_pool=self.learns_from_pool,
@@ -104,7 +110,9 @@ class OpenPrompt(Method):
 
     def enter(self, stage: Stage) -> None:
         """Freeze the encoder in stage 2, and in stage 1 too unless it is to be trained."""
-        learns = stage.name == "labelled" and self.trains_encoder
+        learns = stage.name in (KNOWN, ROUND) or (
+            stage.name == LABELLED and self.trains_encoder and self.rounds is None
+        )
         self.encoder.requires_grad_(learns)
         # Convolutions in bf16 are faster over channels-last memory, on the CPU too.
         self.encoder.to(memory_format=torch.channels_last)
@@ -115,20 +123,26 @@ class OpenPrompt(Method):
 
     def begin(self, stage: Stage, scan: Scan) -> LogValues:
         """The values to log after stage 2's start: teacher from student, first boundary."""
+        if self.rounds is not None and stage.name in (KNOWN, ROUND):
+            return self.rounds.begin(stage, scan, self.detector)
         if stage.name != "pool":
             return {}
         if self.trains_encoder:
             self._settle_encoder(scan)
         self.teacher.restart()
         labelled, pool = self._scan_features(scan)
-        values = self.detector.initialise(labelled, pool, scan.labels)
+        fair = None if self.rounds is None else self.rounds.fair(scan.labels)
+        seen = slice(None) if fair is None else fair
+        values = self.detector.initialise(labelled[seen], pool, scan.labels[seen])
         if self.fits_head:
-            values |= self._fit_head(labelled, scan.labels, pool)
+            values |= self._fit_head(labelled, scan.labels, pool, fair)
         self._collect_outliers(pool)
         return values
 
     def trained(self, phase: Phase) -> dict[str, nn.Parameter]:
         """The parameters that a phase learns, by name."""
+        if self.rounds is not None and phase.name in (KNOWN, ROUND):
+            return self.rounds.trained()
         learning: dict[str, nn.Module] = {"prompt": self.prompt}
         if phase.name == LABELLED:
             if self.head is not None:
@@ -153,6 +167,10 @@ class OpenPrompt(Method):
 
     def forward(self, batch: Batch, phase: Phase) -> dict[str, Tensor]:
         """The named losses of one batch."""
+        if self.rounds is not None and phase.name == KNOWN:
+            return self.rounds.known_losses(batch)
+        if self.rounds is not None and phase.name == ROUND:
+            return self.rounds.round_losses(batch)
         if phase.name == LABELLED:
             return self._labelled_losses(batch)
         if phase.name == STUDENT:
@@ -208,13 +226,17 @@ class OpenPrompt(Method):
 
     def after_step(self, phase: Phase) -> None:
         """Move the teacher of the prompt that took the step (row 15); stage 1 has none yet."""
-        if phase.name == STUDENT:
+        if self.rounds is not None and phase.name in (KNOWN, ROUND):
+            self.rounds.average.update()
+        elif phase.name == STUDENT:
             self.teacher.update("prompt")
         elif phase.name == OUTLIERS:
             self.teacher.update("outlier_prompt")
 
     def end_phase(self, phase: Phase, scan: Scan) -> LogValues:
         """The values to log after the pass that ends an epoch of the student (row 10)."""
+        if self.rounds is not None and phase.name == ROUND:
+            return self.rounds.end_round(scan, self.detector)
         if phase.name != STUDENT:
             return {}
         labelled, pool = self._scan_features(scan)
@@ -301,12 +323,15 @@ class OpenPrompt(Method):
     def joint_space(self) -> dict[str, Tensor]:
         """The detector's space, centres and λ, and which pool pictures it put aside."""
         head = to_tensors(self.fitted_head, CLASSIFIER)
-        return {**self.detector.tensors(), **head, "pool_outliers": self.outliers}
+        rounds = {} if self.rounds is None else self.rounds.tensors()
+        return {**self.detector.tensors(), **head, **rounds, "pool_outliers": self.outliers}
 
     def load_joint_space(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `joint_space` gave."""
         kept = dict(tensors)
         self.outliers = kept.pop("pool_outliers").cpu()
+        if self.rounds is not None:
+            self.rounds.take_tensors(kept)
         own = {name: kept.pop(name) for name in tensors if name.startswith(f"{CLASSIFIER}.")}
         if own:
             self.fitted_head = from_tensors(KernelHead, own, CLASSIFIER)
@@ -330,7 +355,11 @@ class OpenPrompt(Method):
 
     @torch.no_grad()
     def _settle_encoder(self, scan: Scan) -> None:
-        """Take stage 1's BatchNorm statistics over the labelled pictures, and freeze with them."""
+        """Take stage 1's BatchNorm statistics over plain pictures, and freeze with them."""
+        if self.rounds is not None:
+            self.rounds.finish(scan)
+            self._frozen = (freeze(self.encoder, dtype=self.dtype),)
+            return
         with estimating_statistics(self.encoder):
             for pictures in scan.labelled_batches():
                 self.encoder(self.prompt(self.encoder.normalise(pictures)))
@@ -346,11 +375,18 @@ class OpenPrompt(Method):
         return self.fitted_head(features)
 
     @torch.no_grad()
-    def _fit_head(self, labelled: Tensor, labels: Tensor, pool: Tensor) -> LogValues:
+    def _fit_head(
+        self, labelled: Tensor, labels: Tensor, pool: Tensor, fair: Tensor | None
+    ) -> LogValues:
         known = self.detector.known_probability(pool)
         # On the CPU like the joint space: the solves are small, wherever the features are.
         fitted = fit_kernel_head(
-            labelled.cpu(), labels.cpu(), self.classes, pool.cpu(), known.cpu()
+            labelled.cpu(),
+            labels.cpu(),
+            self.classes,
+            pool.cpu(),
+            known.cpu(),
+            None if fair is None else fair.cpu(),
         )
         tensors = {name: value.to(labelled.device) for name, value in to_tensors(fitted).items()}
         self.fitted_head = from_tensors(KernelHead, tensors)

@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from ossl.reproduce.results import Result, append_result, read_results, run_hash
 from ossl.reproduce.tables import ACCURACY, AUROC, Cell, Places, Table
 from ossl.rundir import RunFolder
 from ossl.summary import percent
+from ossl.versions import installed
 
 MARKER = "reproduce.json"
 RESULTS = "results.jsonl"
@@ -183,8 +183,8 @@ def run(job: Job, out: Path, order: Order, memory: FeatureMemory, progress: Prog
         seed=job.seed,
         profile=order.profile,
         run_hash=job.run_hash,
-        ossl=version("ossl"),
-        torch=version("torch"),
+        ossl=installed("ossl"),
+        torch=installed("torch"),
         seconds=metrics["seconds"],
         resumed=resumed,
         features_remembered=metrics["features_remembered"],

@@ -65,6 +65,16 @@ class DataScan:
         for indices in torch.arange(count).chunk(-(-count // self.batch)):
             yield self.labelled.take(indices).to(self.accelerator.device)
 
+    def mixed_batches(self, count: int) -> Iterator[Tensor]:
+        """Up to `count` pictures of labelled and pool in a random order, the same everywhere."""
+        own = len(self.labelled)
+        every = torch.randperm(own + len(self.pool), generator=torch.Generator().manual_seed(0))
+        order = every[:count]
+        for some in order.chunk(-(-len(order) // self.batch)):
+            labelled = self.labelled.take(some[some < own])
+            pool = self.pool.take(some[some >= own] - own)
+            yield torch.cat([labelled, pool]).to(self.accelerator.device)
+
     def __call__(
         self, which: Literal["labelled", "pool"], encode: Callable[[Tensor], Tensor]
     ) -> Tensor:
