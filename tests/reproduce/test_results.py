@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from ossl.config import BackboneConfig, DigitsData, RunConfig
 from ossl.errors import InputError
-from ossl.reproduce.results import Result, append_result, read_results, run_hash
+from ossl.reproduce.results import Result, append_result, read_results, run_hash, version_of
 
 RESULT = Result(
     table="tiny",
@@ -66,3 +67,8 @@ def test_the_hash_is_of_all_that_decides_a_run() -> None:
     ]
     assert len(set(hashes)) == len(hashes)
     assert hashes[0] == run_hash(RunConfig(data=DigitsData()), (), None)
+
+
+def test_a_run_from_the_source_has_a_version_too() -> None:
+    assert version_of("torch") == version("torch")
+    assert version_of("no-such-package-at-all") == "not installed"

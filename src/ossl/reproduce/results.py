@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,14 @@ def run_hash(config: RunConfig, unseen: tuple[str, ...], truth: Path | None) -> 
         settings["data"].pop("data_root", None)
     told = {"config": settings, "unseen": list(unseen), "truth": truth and str(truth)}
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def version_of(package: str) -> str:
+    """The version of a package that is installed; run from its source it has none, and says so."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def append_result(path: Path, result: Result) -> None:

@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from ossl.models.backbone import HOUSE_BACKBONES
 from ossl.models.memory import FeatureMemory
 from ossl.progress import Progress
 from ossl.reproduce.render import csv_text, markdown
-from ossl.reproduce.results import Result, append_result, read_results, run_hash
+from ossl.reproduce.results import Result, append_result, read_results, run_hash, version_of
 from ossl.reproduce.tables import ACCURACY, AUROC, Cell, Places, Table
 from ossl.rundir import RunFolder
 from ossl.summary import percent
@@ -183,8 +182,8 @@ def run(job: Job, out: Path, order: Order, memory: FeatureMemory, progress: Prog
         seed=job.seed,
         profile=order.profile,
         run_hash=job.run_hash,
-        ossl=version("ossl"),
-        torch=version("torch"),
+        ossl=version_of("ossl"),
+        torch=version_of("torch"),
         seconds=metrics["seconds"],
         resumed=resumed,
         features_remembered=metrics["features_remembered"],
