@@ -40,7 +40,7 @@ EVERYDAY: dict[str, Any] = {
 }
 EVERYDAY_OF: dict[str, dict[str, Any]] = {
     "openmatch": {"pseudo_from_epoch": 3},
-    "mtc": {"learning_rate": 0.002, "outlier_epochs": 3, "window": 3, "ramp_epochs": 7},
+    "mtc": {"learning_rate": 0.002, "outlier_epochs": 3, "window": 3, "ramp_epochs": 820},
     "ssb": {"detector_from": 0.5},
 }
 # What the authors' code changes by data set: OpenMatch's and SSB's consistency weight

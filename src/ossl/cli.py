@@ -261,7 +261,7 @@ def bench(
     device: DeviceName = None,
     as_json: Json = False,
 ) -> None:
-    """Measure this machine: a step of training against the network alone, in one run.
+    """Measure this machine: a step of training against its network alone.
 
     Example: ossl bench step --json
 

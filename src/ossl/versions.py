@@ -6,8 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def installed(package: str) -> str:
-    """The version of a package; "unknown" where its files lie on the path but are not installed."""
+    """The version of a package; "not installed" where it is run from its source."""
     try:
         return version(package)
     except PackageNotFoundError:
-        return "unknown"
+        return "not installed"

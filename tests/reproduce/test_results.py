@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from ossl.config import BackboneConfig, DigitsData, RunConfig
 from ossl.errors import InputError
 from ossl.reproduce.results import Result, append_result, read_results, run_hash
+from ossl.versions import installed
 
 RESULT = Result(
     table="tiny",
@@ -66,3 +68,8 @@ def test_the_hash_is_of_all_that_decides_a_run() -> None:
     ]
     assert len(set(hashes)) == len(hashes)
     assert hashes[0] == run_hash(RunConfig(data=DigitsData()), (), None)
+
+
+def test_a_run_from_the_source_has_a_version_too() -> None:
+    assert installed("torch") == version("torch")
+    assert installed("no-such-package-at-all") == "not installed"

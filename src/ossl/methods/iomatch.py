@@ -21,6 +21,7 @@ from ossl.methods.baseline import Baseline
 from ossl.methods.one_vs_all import inlier_probability, one_vs_all_loss
 from ossl.models.head import Head, OneVsAllHead
 from ossl.models.mlp import MLP
+from ossl.train.distributed import from_all_processes
 
 RECENT = "recent_batch_means"  # the name of what distribution alignment has to remember
 
@@ -130,7 +131,8 @@ class IOMatch(Baseline):
         with torch.no_grad():
             closed = heads["classifier"](weak).softmax(dim=1)
             if settings.align:
-                self.recent = torch.cat([self.recent, closed.mean(dim=0, keepdim=True)])
+                mean = from_all_processes(closed.mean(dim=0, keepdim=True)).mean(dim=0)
+                self.recent = torch.cat([self.recent, mean[None]])
                 self.recent = self.recent[-settings.align_steps :]
                 closed = aligned(closed, self.recent)
             inlier = inlier_probability(heads["binary"](heads["projection"](weak)))

@@ -25,6 +25,7 @@ from ossl.method_config import MTCConfig
 from ossl.methods.base import LogValues, MethodInfo, Phase, Scan
 from ossl.methods.baseline import Baseline
 from ossl.models.head import Head
+from ossl.train.distributed import from_all_processes
 
 OTSU_BINS = 256  # skimage's `threshold_otsu`, which the official code calls
 
@@ -222,7 +223,9 @@ class MTC(Baseline):
         head = self.heads["outlier"]
         logits = head(pool).squeeze(1)
         targets = self.scores.targets[batch.pool_index]
-        self.scores.note(batch.pool_index, logits.float().sigmoid())
+        # Of all processes' pictures, so that every process chooses the same ones.
+        outputs = from_all_processes(logits.detach().float().sigmoid())
+        self.scores.note(from_all_processes(batch.pool_index), outputs)
         loss = outlier_loss(head(labelled).squeeze(1), logits, targets, self.labelled_share)
         return {"outlier_loss": loss, "outlier_target": targets.mean()}
 
