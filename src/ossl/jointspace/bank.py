@@ -32,15 +32,7 @@ class Ranks:
 
     def __call__(self, score: Tensor) -> Tensor:
         """Return the normal quantile of the rank, (N,); beyond the pool that of its ends."""
-        if torch.compiler.is_compiling():  # an exported graph has no binary search
-            rank = (score[:, None] > self.knots).sum(1)
-        else:
-            rank = torch.searchsorted(self.knots, score.contiguous())
-        below, above = (rank - 1).clamp_min(0), rank.clamp_max(len(self.knots) - 1)
-        start, end = self.knots[below], self.knots[above]
-        left = ((end - score) / (end - start)).where(end > start, 0)  # 0 on a knot, to the bit
-        high = self.quantiles[above]
-        return high - left * (high - self.quantiles[below])
+        return ranked(score[:, None], [self])[:, 0]
 
     @cached_property
     def quantiles(self) -> Tensor:
@@ -49,6 +41,23 @@ class Ranks:
         share = (ranks.to(self.knots.dtype) + 0.5) / (len(self.knots) + 1)
         quantiles: Tensor = torch.special.ndtri(share.clamp(5e-4, 1 - 5e-4))
         return quantiles
+
+
+def ranked(columns: Tensor, ranks: list[Ranks]) -> Tensor:
+    """Return columns (N, E) of scores as normal quantiles, each by its own ranks of one pool."""
+    knots = torch.stack([rank.knots for rank in ranks])
+    if torch.compiler.is_compiling():  # an exported graph has no binary search
+        place = (columns[:, :, None] > knots).sum(2)
+    else:
+        place = torch.searchsorted(knots, columns.T.contiguous()).T
+    below, above = (place - 1).clamp_min(0), place.clamp_max(knots.shape[1] - 1)
+    # Places in the row of all knots: ONNX Runtime 1.31 miscounts a transposed table when it fuses.
+    row, first = knots.flatten(), torch.arange(len(ranks), device=knots.device) * knots.shape[1]
+    start, end = row[first + below], row[first + above]
+    left = ((end - columns) / (end - start)).where(end > start, 0)  # 0 on a knot, to the bit
+    quantiles = ranks[0].quantiles  # of a rank, whatever was ranked
+    high = quantiles[above]
+    return high - left * (high - quantiles[below])
 
 
 @dataclass
