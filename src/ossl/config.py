@@ -128,7 +128,16 @@ class DigitsData:
     kind: Literal["digits"] = "digits"
 
 
-DataConfig = Annotated[FolderData | ProtocolData | DigitsData, Field(discriminator="kind")]
+@dataclass(frozen=True, config=STRICT)
+class ArrayData:
+    """Pictures that a program held in memory; the run does not know where they came from."""
+
+    kind: Literal["arrays"] = "arrays"
+
+
+DataConfig = Annotated[
+    FolderData | ProtocolData | DigitsData | ArrayData, Field(discriminator="kind")
+]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -148,7 +157,12 @@ class RunConfig:
     precision: Precision = "auto"
 
 
-_DATA_KINDS = {"folders": FolderData, "protocol": ProtocolData, "digits": DigitsData}
+_DATA_KINDS = {
+    "folders": FolderData,
+    "protocol": ProtocolData,
+    "digits": DigitsData,
+    "arrays": ArrayData,
+}
 _ADAPTER: TypeAdapter[RunConfig] = TypeAdapter(RunConfig)
 
 

@@ -11,6 +11,7 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from ossl.errors import InputError
 from ossl.export.about import INPUT, OUTPUTS, about, public_config_text
 from ossl.files import write_whole
-from ossl.fit import LoadedRun
+from ossl.fit import LoadedRun, restored
 from ossl.methods.base import Method
 
 EXAMPLE = 3  # pictures; neither 0 nor 1, which an exporter takes for fixed
@@ -41,13 +42,24 @@ class Graph(nn.Module):
 
 
 def write_onnx(run: LoadedRun, path: Path) -> None:
-    """Write a run that was loaded in float32 as an ONNX file.
+    """Write a run as an ONNX file, in float32 whatever it computes in itself.
 
     Input `pictures` is uint8 [batch, H, W, 3], RGB, of the run's size; any number of them.
     """
-    onnx = _onnx()
-    graph = Graph(run.method).eval()
-    side = run.method.image_size
+    onnx = check_installed()
+    method = run.method
+    if getattr(method, "dtype", torch.float32) != torch.float32:
+        config = replace(run.config, precision="fp32")
+        method = restored(
+            config,
+            method.state_dict(),
+            method.joint_space(),
+            run.classes,
+            run.accelerator,
+            run.folder.path,
+        )
+    graph = Graph(method).eval()
+    side = method.image_size
     example = torch.zeros(EXAMPLE, side, side, 3, dtype=torch.uint8, device=run.accelerator.device)
     graph(example)  # what is worked out once and kept is then no part of the graph
     batch = torch.export.Dim("batch")
@@ -67,7 +79,7 @@ def write_onnx(run: LoadedRun, path: Path) -> None:
     write_whole(path, lambda place: onnx.save_model(model, str(place)))
 
 
-def _onnx() -> Any:
+def check_installed() -> Any:
     """The package onnx, when everything an export needs is there."""
     try:
         import onnx
