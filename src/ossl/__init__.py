@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from ossl.errors import InputError
@@ -16,10 +15,11 @@ if TYPE_CHECKING:
     from ossl.openprompt import OpenPrompt
     from ossl.results import ResultTable
 
-__all__ = ["InputError", "OpenPrompt", "OpenSetClassifier", "ResultTable"]
-__version__ = version("ossl")
+    __version__: str
 
-# Networks take seconds to import: each name fetches its own when it is asked for.
+__all__ = ["InputError", "OpenPrompt", "OpenSetClassifier", "ResultTable"]
+
+# Networks take seconds to import: each name fetches what it needs when it is asked for.
 _HOMES = {
     "OpenPrompt": "ossl.openprompt",
     "OpenSetClassifier": "ossl.estimator",
@@ -28,10 +28,14 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("ossl")
     if name not in _HOMES:
         raise AttributeError(f"module 'ossl' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_HOMES, "__version__"])

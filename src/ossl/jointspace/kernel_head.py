@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ossl.jointspace.numerics import pieces
+from ossl.jointspace.numerics import at_least_float32, pieces
 
 RIDGE = 0.1  # λ of the labelled pictures
 POOL_RIDGE = 0.3  # of the correction, on which the kernel's norm is the penalty
@@ -62,7 +62,7 @@ def place(features: Tensor, roots: bool) -> Tensor:
 
     The root evens out the few channels of a rectified network that are far larger than the others.
     """
-    features = features.float()
+    features = at_least_float32(features)
     return functional.normalize(features.clamp_min(0).sqrt() if roots else features, dim=1)
 
 
