@@ -92,7 +92,7 @@ def named_classes(labels: Any, where: str) -> tuple[NDArray[np.int64], tuple[str
         raise InputError(f"labels: {where}: shape {given.shape}: give one label for each picture")
     if given.dtype.kind not in "iuUO" or any(label is None for label in given.tolist()):
         raise InputError(f"labels: {where}: give text or whole numbers, one for each picture")
-    if UNLABELLED in given.tolist():
+    if UNLABELLED in given.tolist() or str(UNLABELLED) in given.tolist():
         raise InputError(
             f"labels: {where}: {UNLABELLED} means unlabelled: put those pictures into the pool"
         )

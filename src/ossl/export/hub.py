@@ -83,16 +83,19 @@ def check_name(repo: str) -> None:
         ) from error
 
 
-def _refused(what: str, error: Exception, otherwise: str) -> InputError:
-    """What the hub, or the lack of one, comes to in one line."""
+def _refused(what: str, error: Exception, otherwise: str) -> Exception:
+    """What the hub, or the lack of one, comes to in one line; the error itself for any other."""
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
+        LocalEntryNotFoundError,
         LocalTokenNotFoundError,
+        OfflineModeIsEnabled,
         RepositoryNotFoundError,
         RevisionNotFoundError,
     )
 
+    away = False
     cause: BaseException | None = error
     while cause is not None:  # a snapshot that is not cached hides why it could not be fetched
         if isinstance(cause, GatedRepoError):
@@ -111,8 +114,13 @@ def _refused(what: str, error: Exception, otherwise: str) -> InputError:
             return InputError(f"{what}: the hub answered {code}; try again later, {otherwise}.")
         if isinstance(cause, LocalTokenNotFoundError):
             return InputError(f"{what}: the hub does not know you: hf auth login.")
+        away |= isinstance(cause, OSError | LocalEntryNotFoundError | OfflineModeIsEnabled)
+        # The library that speaks to the hub has changed before; its errors are known by its name.
+        away |= type(cause).__module__.startswith(("httpx", "httpcore", "requests", "urllib3"))
         cause = cause.__cause__ or cause.__context__
-    return InputError(f"{what}: the hub cannot be reached; check the network, {otherwise}.")
+    if away:
+        return InputError(f"{what}: the hub cannot be reached; check the network, {otherwise}.")
+    return error
 
 
 def write_locally(run: LoadedRun, folder: Path, repo: str) -> None:
