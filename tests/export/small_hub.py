@@ -31,7 +31,7 @@ class SmallHub(BaseHTTPRequestHandler):
             asked = json.loads(raw)
             name = f"{asked.get('organization') or 'me'}/{asked['name']}"
             self.repositories.setdefault(name, {})
-            if asked.get("private"):
+            if asked.get("private") or asked.get("visibility") == "private":
                 self.private.add(name)
             self._answer(200, {"url": f"http://{self.headers['Host']}/{name}", "name": name})
         elif path == "/api/validate-yaml":

@@ -41,7 +41,7 @@ def agree(run: Path, file: Path, source: Source, count: int) -> None:
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     assert method.dtype == torch.float32
-    said = [method.predict(some) for some in pictures.split(100)]
+    said = [method.predict(some) for some in torch.split(pictures, 100)]
     wanted = torch.cat([some.logits.softmax(1) for some in said]).numpy()
     scores = torch.cat([some.outlier_score for some in said]).numpy()
     given = pictures.permute(0, 2, 3, 1).contiguous().numpy()
@@ -56,7 +56,7 @@ def agree(run: Path, file: Path, source: Source, count: int) -> None:
 
 
 def same(
-    found: list[NDArray[np.generic]],
+    found: list[NDArray[np.float32]],
     wanted: NDArray[np.float32],
     scores: NDArray[np.float32],
     threshold: float,

@@ -52,7 +52,10 @@ def push(run: LoadedRun, repo: str, *, private: bool = False, message: str | Non
             )
             return f"{api.endpoint}/{repo}"
         except Exception as error:
-            raise _refused(f"push {repo}", error, "or write the files with --to DIR") from error
+            reason = _refused(f"push {repo}", error, "or write the files with --to DIR")
+            if reason is None:
+                raise
+            raise reason from error
 
 
 def fetch(repo: str, revision: str | None = None) -> Path:
@@ -65,9 +68,10 @@ def fetch(repo: str, revision: str | None = None) -> Path:
     try:
         return Path(snapshot_download(repo, revision=revision, allow_patterns=list(FILES)))
     except Exception as error:
-        raise _refused(
-            f"fetch {repo}", error, "or give a folder that holds the repository"
-        ) from error
+        reason = _refused(f"fetch {repo}", error, "or give a folder that holds the repository")
+        if reason is None:
+            raise
+        raise reason from error
 
 
 def check_name(repo: str) -> None:
@@ -83,8 +87,8 @@ def check_name(repo: str) -> None:
         ) from error
 
 
-def _refused(what: str, error: Exception, otherwise: str) -> Exception:
-    """What the hub, or the lack of one, comes to in one line; the error itself for any other."""
+def _refused(what: str, error: Exception, otherwise: str) -> InputError | None:
+    """What the hub, or the lack of one, comes to in one line; None for any other error."""
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
@@ -120,7 +124,7 @@ def _refused(what: str, error: Exception, otherwise: str) -> Exception:
         cause = cause.__cause__ or cause.__context__
     if away:
         return InputError(f"{what}: the hub cannot be reached; check the network, {otherwise}.")
-    return error
+    return None
 
 
 def write_locally(run: LoadedRun, folder: Path, repo: str) -> None:
