@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from ossl.command import run as run_command
 from ossl.config import Device, Precision, with_settings, with_value
 from ossl.errors import InputError, unknown_name
+from ossl.export.verb import export, push
 from ossl.options import (
     DeviceName,
     File,
@@ -324,6 +325,8 @@ VERBS: dict[str, Verb] = {
     "sort": sort,
     "evaluate": evaluate,
     "reproduce": reproduce,
+    "export": export,
+    "push": push,
     "bench": bench,
     "list": list_,
 }

@@ -133,7 +133,16 @@ class DigitsData:
     kind: Literal["digits"] = "digits"
 
 
-DataConfig = Annotated[FolderData | ProtocolData | DigitsData, Field(discriminator="kind")]
+@dataclass(frozen=True, config=STRICT)
+class ArrayData:
+    """Pictures that a program held in memory; the run does not know where they came from."""
+
+    kind: Literal["arrays"] = "arrays"
+
+
+DataConfig = Annotated[
+    FolderData | ProtocolData | DigitsData | ArrayData, Field(discriminator="kind")
+]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -159,7 +168,12 @@ class RunConfig:
         return self.recipe.train_encoder if self.baseline is None else self.baseline.train_encoder
 
 
-_DATA_KINDS = {"folders": FolderData, "protocol": ProtocolData, "digits": DigitsData}
+_DATA_KINDS = {
+    "folders": FolderData,
+    "protocol": ProtocolData,
+    "digits": DigitsData,
+    "arrays": ArrayData,
+}
 _KINDS = {**_DATA_KINDS, **BASELINES}
 _ADAPTER: TypeAdapter[RunConfig] = TypeAdapter(RunConfig)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
+from torch import Tensor
 
 from ossl.compute import compute_dtype, create_accelerator
 from ossl.config import (
+    ArrayData,
     DataConfig,
     DigitsData,
     FolderData,
@@ -19,7 +21,7 @@ from ossl.config import (
     with_data_root,
 )
 from ossl.data.folders import FlatFolder
-from ossl.data.pictures import Rejected
+from ossl.data.pictures import Rejected, Source
 from ossl.data.task import (
     NOT_A_PICTURE,
     REJECTED_FILE,
@@ -34,13 +36,13 @@ from ossl.data.unseen import find_unseen
 from ossl.errors import InputError
 from ossl.measure import measure
 from ossl.methods import METHODS, create_encoder, create_method
-from ossl.methods.base import Method, Predictions
+from ossl.methods.base import Method
 from ossl.models.memory import FeatureMemory
 from ossl.posthoc.run import posthoc_metrics
 from ossl.posthoc.scores import check as check_scores
 from ossl.progress import Progress
 from ossl.rundir import RunFolder
-from ossl.score import predict_pictures, predict_source
+from ossl.score import Verdicts, predict_pictures, score_source
 from ossl.sort.predictions import prediction_table, write_predictions, write_rejected
 from ossl.train.loop import TrainingDivergedError, train
 
@@ -56,9 +58,11 @@ def fit(
     memory: FeatureMemory | None = None,
     truth: Path | None = None,
     unseen: Sequence[str] = (),
+    pictures: Callable[[int], Task] | None = None,
 ) -> dict[str, Any]:
     """The run's metrics, after training as configured and writing everything to `out`.
 
+    `pictures` gives those that lie in memory, at a size in pixels, for a config that says so.
     Figures alone come from `truth`, a run on folders' CSV file of what its pool is, and from
     `unseen`, other data sets by name against a benchmark's known test pictures.
     """
@@ -76,7 +80,12 @@ def fit(
     others = find_unseen(config.data, unseen)
     # 2. The pictures.
     told = METHODS[config.method].learns_from_truth
-    task = load_task(config.data, encoder.image_size, config.seed, progress, all_labels=told)
+    size = encoder.image_size
+    task = (
+        pictures(size)
+        if pictures
+        else load_task(config.data, size, config.seed, progress, all_labels=told)
+    )
     check_pool(config, task)
     for line in task.report():
         progress.say(line)
@@ -210,8 +219,23 @@ def load_run(
     folder = RunFolder(out)
     config = folder.read_config()
     accelerator = accelerator or create_accelerator(config.device)
-    dtype = compute_dtype(config.precision, accelerator.device)
     model, joint_space, classes = folder.read_model()
+    method = restored(config, model, joint_space, classes, accelerator, out)
+    if memory is not None:
+        method.remember(memory)
+    return LoadedRun(folder, config, method, classes, accelerator, memory)
+
+
+def restored(
+    config: RunConfig,
+    model: dict[str, Tensor],
+    joint_space: dict[str, Tensor],
+    classes: tuple[str, ...],
+    accelerator: Accelerator,
+    where: Path,
+) -> Method:
+    """The method that was written as these tensors, ready to predict; `where` is for errors."""
+    dtype = compute_dtype(config.precision, accelerator.device)
     encoder = create_encoder(config, for_training=False)
     method = create_method(config, encoder, len(classes), dtype)
     try:
@@ -220,14 +244,12 @@ def load_run(
         method.load_joint_space({k: v.to(accelerator.device) for k, v in joint_space.items()})
     except (RuntimeError, KeyError, ValueError) as error:
         raise InputError(
-            f"{out}: its model.safetensors and jointspace.safetensors do not fit its config.json: "
-            "was one of them changed? Fit the run again."
+            f"{where}: its model.safetensors and jointspace.safetensors do not fit its "
+            "config.json: was one of them changed? Fit the run again."
         ) from error
     method.enter(method.stages[-1])
     method.eval()
-    if memory is not None:
-        method.remember(memory)
-    return LoadedRun(folder, config, method, classes, accelerator, memory)
+    return method
 
 
 @dataclass(frozen=True)
@@ -263,7 +285,7 @@ class LoadedRun:
         where = ""
         if truth is not None:
             judged = judged_pool(data, size, self.classes, truth, progress)
-        elif isinstance(data, FolderData):
+        elif isinstance(data, FolderData | ArrayData):
             if asked:
                 raise InputError(
                     "--posthoc compares scores by the truth, and nobody has said what this run's "
@@ -294,30 +316,21 @@ class LoadedRun:
                 metrics |= posthoc_metrics(self.method, labelled, part, asked, device, progress)
         return metrics
 
+    def score(self, source: Source, progress: Progress) -> Verdicts:
+        """What the run says of every picture of a source."""
+        task = progress.task("sorting", len(source))
+        said = score_source(self.method, source, self.accelerator.device, task.advance)
+        task.finish()
+        return said
+
     def sort(
         self, source: FlatFolder, out: Path, threshold: float | None, progress: Progress
     ) -> Sorted:
         """The counts, after writing predictions or a reason for every file of a folder."""
-        task = progress.task("sorting", len(source))
-        parts, indices, rejected = [], [], []
-        for scored in predict_source(
-            self.method, source, self.method.image_size, self.accelerator.device
-        ):
-            if scored.predictions is not None:
-                parts.append(scored.predictions)
-            indices += scored.indices
-            rejected += scored.rejected
-            task.advance(len(scored.indices) + len(scored.rejected))
-        task.finish()
-        if not parts:
-            raise InputError(
-                f"none of the {len(source):,} files of {source.where} can be read; "
-                f"the first is {rejected[0].path}: {rejected[0].reason}."
-            )
-        rejected += [Rejected(name, NOT_A_PICTURE) for name in source.ignored]
+        said = self.score(source, progress)
+        names, predictions = said.names, said.predictions
+        rejected = [*said.rejected, *(Rejected(name, NOT_A_PICTURE) for name in source.ignored)]
         limit = self.method.threshold if threshold is None else threshold
-        predictions = Predictions.joined(parts)
-        names = [source.names[index] for index in indices]
         table = prediction_table(names, predictions, self.classes, limit)
         write_predictions(out, table, rejected)
         aside = int((predictions.outlier_score > limit).sum())

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ossl.data.pictures import Rejected, Source
 from ossl.data.store import Pictures, stream
+from ossl.errors import InputError
 from ossl.methods.base import Method, Predictions
 
 BATCH = 128  # pictures
@@ -59,6 +60,35 @@ def predict_source(
     for indices, pictures, rejected in stream(source, size, BATCH):
         said = _on_cpu(method.predict(pictures.to(device))) if len(indices) else None
         yield Scored(indices, said, rejected)
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What was said of a source: a row for each picture that could be read, a reason for others."""
+
+    names: list[str]
+    predictions: Predictions
+    rejected: list[Rejected]
+
+
+def score_source(
+    method: Method, source: Source, device: torch.device, advance: Callable[[int], None]
+) -> Verdicts:
+    """The predictions for a whole source; an InputError where nothing of it can be read."""
+    parts, indices, rejected = [], [], []
+    for scored in predict_source(method, source, method.image_size, device):
+        if scored.predictions is not None:
+            parts.append(scored.predictions)
+        indices += scored.indices
+        rejected += scored.rejected
+        advance(len(scored.indices) + len(scored.rejected))
+    if not parts:
+        raise InputError(
+            f"none of the {len(source):,} files of {source.where} can be read; "
+            f"the first is {rejected[0].path}: {rejected[0].reason}."
+        )
+    names = [source.names[index] for index in indices]
+    return Verdicts(names, Predictions.joined(parts), rejected)
 
 
 def _batches(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ossl.config import DataConfig, DigitsData, FolderData, ProtocolData
+from ossl.config import ArrayData, DataConfig, DigitsData, FolderData, ProtocolData
 from ossl.data.find import digits_source, find_dataset
 from ossl.data.folders import ClassFolders, FlatFolder, check_separate
 from ossl.data.pictures import Rejected, Source
@@ -99,6 +99,11 @@ def load_task(
         )
     if isinstance(config, FolderData):
         return load_folders(config, size, progress)
+    if isinstance(config, ArrayData):
+        raise InputError(
+            "this run learnt from pictures in a program's memory, and they are not there any more; "
+            "give them to OpenPrompt.fit again."
+        )
     if isinstance(config, DigitsData):
         drawn, train, test = _digits(seed)
         where = train.where
@@ -185,6 +190,17 @@ def load_folders(config: FolderData, size: int, progress: Progress) -> Task:
         rejected += [Rejected(str(source.root / entry.path), entry.reason) for entry in named]
     where = f"{labelled.where}; {pool.where}"
     return Task(labelled, pool, labelled.classes, (), where, tuple(rejected))
+
+
+def given_task(labelled: Source, pool: Source, size: int, progress: Progress) -> Task:
+    """The pictures of two sources at hand, refused where nothing can be learnt from them."""
+    first = load_pictures(labelled, size, "preparing the labelled pictures", progress)
+    check_labelled(first)
+    second = load_pictures(pool, size, "preparing the pool", progress)
+    for pictures, what in ((first, "labelled pictures"), (second, "pool")):
+        check_differ(pictures, what)
+    where = f"{first.where}; {second.where}"
+    return Task(first, second, first.classes, (), where, (*first.rejected, *second.rejected))
 
 
 def check_differ(pictures: Pictures, what: str) -> None:

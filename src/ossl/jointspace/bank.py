@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from ossl.jointspace import evidence
-from ossl.jointspace.numerics import ROWS_AT_A_TIME
+from ossl.jointspace.numerics import pieces
 from ossl.jointspace.principal import PrincipalSpace, StackSettings
 
 
 @dataclass
 class Ranks:
-    """Maps a score to the normal quantile of its rank in the pool."""
+    """Maps a score to the normal quantile of its rank in the pool, linear between two ranks.
+
+    A step there would be worth a tenth of a spread in the tails, and every picture of the pool lies
+    on one: the last bit of a feature, which another batch or another runtime rounds otherwise,
+    would decide it.
+    """
 
     knots: Tensor
 
@@ -25,11 +31,33 @@ class Ranks:
         return cls(pool.sort().values[grid])
 
     def __call__(self, score: Tensor) -> Tensor:
-        """Return the normal quantile of the rank, (N,)."""
-        rank = torch.searchsorted(self.knots, score.contiguous()).to(score.dtype)
-        share = ((rank + 0.5) / (len(self.knots) + 1)).clamp(5e-4, 1 - 5e-4)
-        quantile: Tensor = torch.special.ndtri(share)
-        return quantile
+        """Return the normal quantile of the rank, (N,); beyond the pool that of its ends."""
+        return ranked(score[:, None], [self])[:, 0]
+
+    @cached_property
+    def quantiles(self) -> Tensor:
+        """Return the normal quantile of every rank, (len(knots),)."""
+        ranks = torch.arange(len(self.knots), device=self.knots.device)
+        share = (ranks.to(self.knots.dtype) + 0.5) / (len(self.knots) + 1)
+        quantiles: Tensor = torch.special.ndtri(share.clamp(5e-4, 1 - 5e-4))
+        return quantiles
+
+
+def ranked(columns: Tensor, ranks: list[Ranks]) -> Tensor:
+    """Return columns (N, E) of scores as normal quantiles, each by its own ranks of one pool."""
+    knots = torch.stack([rank.knots for rank in ranks])
+    if torch.compiler.is_compiling():  # an exported graph has no binary search
+        place = (columns[:, :, None] > knots).sum(2)
+    else:
+        place = torch.searchsorted(knots, columns.T.contiguous()).T
+    below, above = (place - 1).clamp_min(0), place.clamp_max(knots.shape[1] - 1)
+    # Places in the row of all knots: ONNX Runtime 1.31 miscounts a transposed table when it fuses.
+    row, first = knots.flatten(), torch.arange(len(ranks), device=knots.device) * knots.shape[1]
+    start, end = row[first + below], row[first + above]
+    left = ((end - columns) / (end - start)).where(end > start, 0)  # 0 on a knot, to the bit
+    quantiles = ranks[0].quantiles  # of a rank, whatever was ranked
+    high = quantiles[above]
+    return high - left * (high - quantiles[below])
 
 
 @dataclass
@@ -47,8 +75,7 @@ class Bank:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return every evidence of projected features, (N, E)."""
-        parts = [self._columns(x[i : i + ROWS_AT_A_TIME]) for i in range(0, len(x), ROWS_AT_A_TIME)]
-        return torch.cat(parts)
+        return torch.cat([self._columns(some) for some in pieces(x)])
 
     def _columns(self, x: Tensor) -> Tensor:
         columns = [evidence.knn_distance(x, self.labelled, self.neighbours)]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ossl.jointspace.anchored import anchored_mixture
-from ossl.jointspace.bank import Bank, Ranks, fit_bank
+from ossl.jointspace.bank import Bank, Ranks, fit_bank, ranked
 from ossl.jointspace.centre_sets import CentreSets, fit_centres
 from ossl.jointspace.principal import PrincipalSpace, StackSettings
 from ossl.jointspace.self_training import self_train
@@ -77,7 +77,7 @@ class Judge:
 
     def simple(self, x: Tensor) -> Tensor:
         """Return the simple evidence as normal quantiles, (N, E)."""
-        return _ranked(self.bank(x), self.bank_ranks)
+        return ranked(self.bank(x), self.bank_ranks)
 
     def _learned(self, x: Tensor, simple: Tensor) -> Tensor:
         assert self.directions is not None and self.centres is not None
@@ -92,11 +92,7 @@ class Judge:
     def learned(self, x: Tensor) -> Tensor:
         """Return the learned evidence as normal quantiles, (N, E')."""
         assert self.bank_weights is not None and self.ranks is not None
-        return _ranked(self._learned(x, self.simple(x) @ self.bank_weights), self.ranks)
-
-
-def _ranked(columns: Tensor, ranks: list[Ranks]) -> Tensor:
-    return torch.stack([rank(columns[:, i]) for i, rank in enumerate(ranks)], 1)
+        return ranked(self._learned(x, self.simple(x) @ self.bank_weights), self.ranks)
 
 
 def centre_counts(classes: int, pool: int) -> list[int]:
@@ -112,7 +108,7 @@ def start_judge(
     bank = fit_bank(space, x, y, pool, settings)
     columns = bank(pool)
     ranks = [Ranks.of(column) for column in columns.T]
-    return Judge(space, bank, ranks), _ranked(columns, ranks)
+    return Judge(space, bank, ranks), ranked(columns, ranks)
 
 
 def finish_judge(
@@ -162,4 +158,4 @@ def finish_judge(
             judge.centres.append((dim, centres))
     columns = judge._learned(pool, start)
     judge.ranks = [Ranks.of(column) for column in columns.T]
-    return _ranked(columns, judge.ranks)
+    return ranked(columns, judge.ranks)

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ossl.jointspace.numerics import at_least_float32, pieces
+
 RIDGE = 0.1  # λ of the labelled pictures
 POOL_RIDGE = 0.3  # of the correction, on which the kernel's norm is the penalty
 LANDMARKS = 1000  # pictures that the correction is built on, half of them labelled at most
@@ -44,9 +46,8 @@ class KernelHead:
         """Return the logits of features, (N, K); their softmax is a fair confidence."""
         found = [
             self.bias
-            + gaussian(place(features[low : low + ROWS], self.roots), self.points, self.reach)
-            @ self.coefficients
-            for low in range(0, len(features), ROWS)
+            + gaussian(place(some, self.roots), self.points, self.reach) @ self.coefficients
+            for some in pieces(features, ROWS)
         ]
         return torch.cat(found) if found else self.bias.new_zeros(0, len(self.bias))
 
@@ -61,7 +62,7 @@ def place(features: Tensor, roots: bool) -> Tensor:
 
     The root evens out the few channels of a rectified network that are far larger than the others.
     """
-    features = features.float()
+    features = at_least_float32(features)
     return functional.normalize(features.clamp_min(0).sqrt() if roots else features, dim=1)
 
 

@@ -8,10 +8,13 @@ picture is most likely what the pictures nearest to it are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from ossl.jointspace.numerics import pieces
 
 ROWS = 2048
 """pictures; so many are compared with all references at a time"""
@@ -35,17 +38,22 @@ class Neighbourhood:
         picture itself and its copies do not count; with nothing known beside them it is 0 away.
         """
         distances, places = [], []
-        for low in range(0, len(features), ROWS):
-            unit = functional.normalize(features[low : low + ROWS].to(self.reference), dim=1)
+        for some in pieces(features, ROWS):
+            unit = functional.normalize(some.to(self.reference), dim=1)
             cosine = unit @ self.reference.T
-            cosine[cosine > SAME] = -2.0
+            cosine.masked_fill_(cosine > SAME, -2.0)
             nearest = cosine.topk(min(self.neighbours, len(self.reference)), dim=1)
             places.append(nearest.indices.where(nearest.values > -2, -1))
-            cosine[:, ~self.known] = -2.0
-            few = cosine.topk(min(self.neighbours, int(self.known.sum())), dim=1).values
+            cosine.masked_fill_(~self.known, -2.0)
+            few = cosine.topk(min(self.neighbours, self.known_count), dim=1).values
             counts = few > -2
             distances.append(((1 - few) * counts).sum(1) / counts.sum(1).clamp_min(1))
         return torch.cat(distances), torch.cat(places)
+
+    @cached_property
+    def known_count(self) -> int:
+        """Return how many references are taken for known."""
+        return int(self.known.sum())
 
     def around(self, places: Tensor) -> Tensor:
         """Return the mean score of the references at these places, (N,)."""

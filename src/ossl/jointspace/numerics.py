@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 ROWS_AT_A_TIME = 8192
 """rows; a float64 working copy is made of so many features at a time, never of all"""
+
+
+def pieces(values: Tensor, rows: int = ROWS_AT_A_TIME) -> Iterator[Tensor]:
+    """Return `values` so many rows at a time, which bounds the memory of what is made of them.
+
+    In a graph that is being exported the number of rows is not known: there it is one piece.
+    """
+    if torch.compiler.is_compiling():
+        yield values
+        return
+    for low in range(0, len(values), rows):
+        yield values[low : low + rows]
 
 
 def at_least_float32(values: Tensor) -> Tensor:
