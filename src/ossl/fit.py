@@ -40,6 +40,7 @@ from ossl.progress import Progress
 from ossl.rundir import RunFolder
 from ossl.score import predict_pictures, predict_source
 from ossl.sort.predictions import prediction_table, write_predictions, write_rejected
+from ossl.sort.report import Facts, write_report
 from ossl.train.loop import TrainingDivergedError, train
 
 
@@ -275,8 +276,25 @@ class LoadedRun:
         names = [source.names[index] for index in indices]
         table = prediction_table(names, predictions, self.classes, limit)
         write_predictions(out, table, rejected)
+        self._write_report(source, out, limit, progress)
         aside = int((predictions.outlier_score > limit).sum())
         return Sorted(len(names), aside, len(rejected))
+
+    def _write_report(
+        self, source: FlatFolder, out: Path, threshold: float, progress: Progress
+    ) -> None:
+        facts = Facts(
+            run=str(self.folder.path),
+            images=str(source.root),
+            images_at=str(source.root.absolute()),
+            classes=self.classes,
+            threshold=threshold,
+            run_threshold=self.method.threshold,
+            outlier_share=self.method.outlier_share,
+            outlier_share_interval=self.method.outlier_share_interval,
+        )
+        places = {name: index for index, name in enumerate(source.names)}
+        write_report(out, facts, progress, lambda name: source.open(places[name]))
 
 
 @dataclass(frozen=True)

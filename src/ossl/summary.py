@@ -72,6 +72,7 @@ def sort_summary(found: Sorted, out: Path) -> str:
         f"{found.pictures:,} pictures, {found.aside:,} put aside as outliers "
         f"({percent(found.aside / max(found.pictures, 1))}); see {out / 'predictions.csv'}"
     ]
+    lines.append(f"to look at them and move the boundary: open {out / 'report.html'}")
     if found.rejected:
         lines.append(f"{found.rejected:,} files left out; see {out / 'rejected_files.csv'}")
     return "\n".join(lines)
