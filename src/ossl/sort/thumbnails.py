@@ -59,8 +59,10 @@ def choose(
     by_confidence = [rows[np.argsort(confidence[rows], kind="stable")] for rows in classes]
     # 1. The most and the least certain of each class, one of each class in turn.
     for turn in range(8):
-        for rows in by_confidence:
-            wanted.append([int(rows[-1 - turn % len(rows)]), int(rows[turn % len(rows)])])
+        wanted += [
+            [int(rows[-1 - turn % len(rows)]), int(rows[turn % len(rows)])]
+            for rows in by_confidence
+        ]
     # 2. Even steps of the score itself, so that its thin tails have some too.
     finite = score[np.isfinite(score)]
     if len(finite):

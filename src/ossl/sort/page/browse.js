@@ -99,10 +99,13 @@ function goTo(place) {
   if (place < 0 || place >= ids.length) return;
   active = place;
   const top = Math.floor(place / layout.columns) * (CARD.height + CARD.gap);
+  const bottom = top + CARD.height + 2 * CARD.gap; // with the room above and below the list
   if (top < browse.scrollTop) browse.scrollTop = top;
-  if (top + CARD.height > browse.scrollTop + browse.clientHeight) browse.scrollTop = top + CARD.height - browse.clientHeight;
+  if (bottom > browse.scrollTop + browse.clientHeight) browse.scrollTop = bottom - browse.clientHeight;
   showBrowse();
-  browseCards.find((item) => !item.hidden && item.place === place)?.firstElementChild.focus({ preventScroll: true });
+  const card = browseCards.find((item) => !item.hidden && item.place === place)?.firstElementChild;
+  card?.focus({ preventScroll: true });
+  card?.scrollIntoView({ block: "nearest", behavior: "instant" }); // the list may be half outside
 }
 
 function arrowInBrowse(item, key) {
