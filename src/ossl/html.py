@@ -6,7 +6,6 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
@@ -28,22 +27,20 @@ def embedded_json(values: Any) -> Markup:
 
 
 def page(
-    folder: str,
     template: str,
     styles: Sequence[str],
     scripts: Sequence[str],
     values: dict[str, Any],
 ) -> str:
-    """The page from files in a folder of the package; text from `values` is escaped.
+    """The page from files of the package, named below it; text from `values` is escaped.
 
     Its policy lets the browser run these very scripts and styles alone, and load no picture but
     those inside and, when the page is opened from disk, originals on the same disk.
     """
-    place = files("ossl").joinpath(*folder.split("/"))
-    style = "\n".join(_text(place, name) for name in styles)
+    style = "\n".join(_text(name) for name in styles)
     script = ""
     if scripts:
-        parts = "\n".join(_text(place, name) for name in scripts)
+        parts = "\n".join(_text(name) for name in scripts)
         script = f'"use strict";\n(() => {{\n{parts}\n}})();\n'
     policy = "; ".join(
         [
@@ -56,7 +53,7 @@ def page(
         ]
     )
     environment = Environment(
-        loader=DictLoader({template: _text(place, template)}),
+        loader=DictLoader({template: _text(template)}),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -76,5 +73,5 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _text(place: Traversable, name: str) -> str:
-    return place.joinpath(name).read_text(encoding="utf-8")
+def _text(name: str) -> str:
+    return files("ossl").joinpath(*name.split("/")).read_text(encoding="utf-8")

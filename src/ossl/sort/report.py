@@ -31,9 +31,12 @@ from ossl.sort.thumbnails import BUDGET, MIME, MOST, Thumbnails, choose, make, s
 PAGE_FILE = "report.html"
 FACTS_FILE = "report.json"
 PREDICTIONS = "predictions.parquet"
-FOLDER = "sort/page"
-STYLES = ("page.css", "cards.css")
-SCRIPTS = ("data.js", "page.js", "cards.js", "boundary.js", "marks.js", "browse.js", "main.js")
+TEMPLATE = "sort/page/page.html.jinja"
+STYLES = ("sort/page/page.css", "sort/page/cards.css")
+SCRIPTS = tuple(
+    f"sort/page/{name}.js"
+    for name in ("theme", "data", "page", "cards", "boundary", "marks", "browse", "main")
+)
 LISTED = 1_000  # files left out that the page names
 SHARED = 70  # the longest beginning that a name takes from the one before
 
@@ -149,8 +152,7 @@ class Rows:
 def rendered(out: Path, facts: Facts, rows: Rows, made: Thumbnails) -> str:
     """The text of the page."""
     return page(
-        FOLDER,
-        "page.html.jinja",
+        TEMPLATE,
         STYLES,
         SCRIPTS,
         {

@@ -1,6 +1,5 @@
-// Small helpers, the page's state, and its colours.
+// The page's state, and small helpers.
 
-const $ = (id) => document.getElementById(id);
 const state = { threshold: D.threshold, marks: new Map() };
 const listeners = []; // called once an animation frame after anything has changed
 
@@ -30,41 +29,6 @@ function announce(text) {
   place.textContent = "";
   place.textContent = text;
 }
-
-// A browser may refuse storage to a page from disk; nothing depends on it.
-const storage = {
-  get(key) {
-    try {
-      return localStorage.getItem(key);
-    } catch {
-      return null;
-    }
-  },
-  set(key, value) {
-    try {
-      if (value === null) localStorage.removeItem(key);
-      else localStorage.setItem(key, value);
-    } catch {
-      // Only convenience is lost.
-    }
-  },
-};
-
-const THEMES = { auto: "as the system has them", light: "light", dark: "dark" };
-function setTheme(name) {
-  const root = document.documentElement;
-  if (name === "auto") delete root.dataset.theme;
-  else root.dataset.theme = name;
-  $("theme").textContent = `◐ ${name[0].toUpperCase()}${name.slice(1)}`;
-  $("theme").setAttribute("aria-label", `Colours: ${THEMES[name]}`);
-  $("theme").dataset.now = name;
-  storage.set("ossl-theme", name === "auto" ? null : name);
-}
-$("theme").addEventListener("click", () => {
-  const all = Object.keys(THEMES);
-  setTheme(all[(all.indexOf($("theme").dataset.now) + 1) % all.length]);
-});
-setTheme(storage.get("ossl-theme") in THEMES ? storage.get("ossl-theme") : "auto");
 
 $("help-button").addEventListener("click", () => $("help").showModal());
 $("help-close").addEventListener("click", () => $("help").close());
