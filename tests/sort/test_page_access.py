@@ -41,7 +41,8 @@ CONTRASTS = """() => {
   return [seen, poor];
 }"""
 
-UNNAMED = """() => [...document.querySelectorAll("button, input, select, a, [role]:not([role=status]), dialog, aside")]
+UNNAMED = """() => [...document.querySelectorAll(
+    "button, input, select, a, [role]:not([role=status]), dialog, aside")]
   .filter((node) => node.checkVisibility())
   .filter((node) => !(node.getAttribute("aria-label") || node.textContent.trim() || node.title
     || node.labels?.length || document.getElementById(node.getAttribute("aria-labelledby"))))

@@ -17,6 +17,7 @@ from ossl.methods.detectors import CircleDetector
 from ossl.methods.evidence_detector import EvidenceDetector
 from ossl.methods.openprompt import OpenPrompt
 
+ASPECT = 760 / 520  # of the drawing
 GRID = 96  # places along each side where a boundary that is no circle is worked out
 
 Points = NDArray[np.float64]
@@ -99,14 +100,14 @@ def circle_plane(
     points = (place(labelled), place(pool))
     shown = [*points, flat_known, flat_outlier]
     if circle is not None and circle[1] < 2 * float(np.ptp(np.concatenate(shown), axis=0).max()):
-        across_it, radius = circle
-        shown += [np.array([[across_it - radius, -radius], [across_it + radius, radius]])] * 10
+        x, r = circle
+        shown += [np.array([[x - r, -r], [x + r, r]])] * 10
     extent = _extent(np.concatenate(shown))
     return Plane(*points, flat_known, flat_outlier, one, one, words, circle, line, extent=extent)
 
 
 def centre_plane(space: StackedSpace, labelled: Tensor, pool: Tensor) -> Plane | None:
-    """The plane through the known and the outlier centres of the first judge.
+    """The plane through the centres of the first judge that weigh most in the score.
 
     The boundary is where both mixtures of round clouds, seen on this plane alone, are as likely:
     the power form of the circle for several centres.
@@ -114,7 +115,8 @@ def centre_plane(space: StackedSpace, labelled: Tensor, pool: Tensor) -> Plane |
     judge = space.judges[0]
     if not judge.centres:
         return None
-    dim, centres = judge.centres[-1]
+    first = len(space.weights) - len(judge.centres)  # their columns come last in the evidence
+    dim, centres = judge.centres[int(space.weights[first:].argmax())]
 
     def place(features: Tensor) -> Tensor:
         white = judge.space.project(features)[:, :dim] * judge.space.scale(dim)
@@ -131,22 +133,23 @@ def centre_plane(space: StackedSpace, labelled: Tensor, pool: Tensor) -> Plane |
         return (some - middle) @ basis
 
     known, outlier = flat(centres.known), flat(centres.outlier)
-    drawn = [flat(points), flat(others), known, outlier]
-    extent = _extent(torch.cat(drawn).double().numpy())
+    drawn = [some.double().numpy() for some in (flat(points), flat(others), known, outlier)]
+    extent = _widened(_extent(np.concatenate(drawn)))
     xs, ys = (np.linspace(low, high, GRID) for low, high in (extent[:2], extent[2:]))
     mesh = torch.tensor(np.stack(np.meshgrid(xs, ys), -1).reshape(-1, 2), dtype=known.dtype)
     ratio = log_density_ratio(mesh, known, parts[0], outlier, parts[1]).reshape(GRID, GRID)
     words = (
-        f"One of the {len(space.judges)} views the score is made of: {len(known)} known centres, "
-        f"one a class, and {len(outlier)} of outliers. Across: from the middle of the known "
-        "centres to that of the outliers. Up and down: where the known centres differ most. On "
-        "the line, a picture of which only this plane were seen would be as likely known as "
-        "outlying; the verdict itself weighs all views, so colours and line may differ."
+        "Of the views that the score is made of, the one with centres that weighs most: "
+        f"{len(known)} known centres, one a class, and {len(outlier)} of outliers. Across: from "
+        "the middle of the known centres to that of the outliers. Up and down: where the known "
+        "centres differ most. On the line, a picture of which only this plane were seen would be "
+        "as likely known as outlying; the verdict itself weighs all views, so colours and line may "
+        "differ."
     )
-    weights = [part.double().numpy() for part in parts]
+    weights = (parts[0].double().numpy(), parts[1].double().numpy())
     curves = contour(ratio.double().numpy(), xs, ys)
     return Plane(
-        *(some.double().numpy() for some in drawn), *weights, words, curves=curves, extent=extent
+        drawn[0], drawn[1], drawn[2], drawn[3], *weights, words, curves=curves, extent=extent
     )
 
 
@@ -175,7 +178,7 @@ def contour(values: Points, xs: Points, ys: Points) -> list[Points]:
 
 
 def _unit(direction: Tensor) -> Tensor:
-    length = direction.norm()
+    length: Tensor = direction.norm()
     if float(length) == 0:  # both centres are one point; any direction is as good
         direction = torch.zeros_like(direction)
         direction[0] = 1
@@ -188,8 +191,16 @@ def _main_direction(points: Tensor, axis: Tensor) -> Tensor:
     rest = points.double() - (points.double() @ axis.double())[:, None] * axis.double()
     centred = rest - rest.mean(0)
     direction = torch.linalg.svd(centred, full_matrices=False).Vh[0]
-    direction = direction * torch.sign(direction[direction.abs().argmax()])  # the same every time
-    return direction.to(points)
+    same_every_time: Tensor = direction * torch.sign(direction[direction.abs().argmax()])
+    return same_every_time.to(points)
+
+
+def _widened(extent: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    """The extent, made as wide for its height as the drawing is, or as high for its width."""
+    x0, x1, y0, y1 = extent
+    width, height = max(x1 - x0, ASPECT * (y1 - y0)), max(y1 - y0, (x1 - x0) / ASPECT)
+    x, y = (x0 + x1) / 2, (y0 + y1) / 2
+    return x - width / 2, x + width / 2, y - height / 2, y + height / 2
 
 
 def _extent(points: Points) -> tuple[float, float, float, float]:

@@ -8,18 +8,19 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-from ossl.report.plane import Plane, Points
+from ossl.report.plane import ASPECT, Plane, Points
 
 CHART = (320, 150)  # units of the view box
-MARGIN = (46, 10, 12, 26)  # left, right, top, bottom
-SCATTER = (760, 520)
+MARGIN = (56, 10, 12, 26)  # left, right, top, bottom
+SCATTER = (760, round(760 / ASPECT))
 
 
 def line_chart(xs: Sequence[float], ys: Sequence[float], said: str, x_name: str = "step") -> Markup:
     """One line over steps or epochs; `said` is read aloud in its place."""
     (width, height), (left, right, top, bottom) = CHART, MARGIN
     low, high = min(ys), max(ys)
-    if low == high:
+    marked = (low, (low + high) / 2, high) if low < high else (low,)
+    if low == high:  # a level line, in the middle
         low, high = low - 0.5, high + 0.5
     first, last = min(xs), max(xs)
     span = (last - first) or 1
@@ -32,7 +33,7 @@ def line_chart(xs: Sequence[float], ys: Sequence[float], said: str, x_name: str 
     line = "M" + "L".join(at(x, y) for x, y in zip(xs, ys, strict=True))
     end = at(xs[-1], ys[-1]).split()
     ticks = []
-    for value in (low, (low + high) / 2, high):
+    for value in marked:
         y = float(at(first, value).split()[1])
         ticks.append(f'<path class="grid" d="M{left} {y:.1f}H{width - right}"/>')
         ticks.append(
@@ -44,7 +45,7 @@ def line_chart(xs: Sequence[float], ys: Sequence[float], said: str, x_name: str 
         f'<path class="curve" d="{line}"/>',
         f'<circle class="tip" cx="{end[0]}" cy="{end[1]}" r="3"/>',
         f'<text x="{left}" y="{base}">{escape(short(first))}</text>',
-        f'<text x="{width - right}" y="{base}" class="end">{escape(f"{x_name} {short(last)}")}</text>',
+        f'<text x="{width - right}" y="{base}" class="end">{escape(x_name)} {short(last)}</text>',
     ]
     return _svg(width, height, said, parts)
 
