@@ -13,6 +13,48 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
+# For every text on the page, its contrast with the ground it stands on. A text over a picture
+# has a ground of its own there.
+CONTRASTS = """() => {
+  const parse = (text) => {
+    const found = (text.match(/[\\d.]+/g) ?? []).map(Number);
+    return text.startsWith("color(") ? found.map((v, i) => (i < 3 ? 255 * v : v)) : found;
+  };
+  const light = ([r, g, b]) => {
+    const linear = (v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    const [x, y, z] = [r, g, b].map((v) => linear(v / 255));
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0.99) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const poor = [];
+  let seen = 0;
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    if (!walker.currentNode.textContent.trim() || !node.checkVisibility()) continue;
+    if (["SCRIPT", "STYLE", "NOSCRIPT", "OPTION"].includes(node.tagName)) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(ground(node))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    seen++;
+    const what = node.className || node.id || node.tagName;
+    if (contrast < 4.5) poor.push(`${what} ${contrast.toFixed(2)}`);
+  }
+  return [seen, poor];
+}"""
+
+UNNAMED = """() => [...document.querySelectorAll(
+    "button, input, select, a, [role]:not([role=status]), dialog, aside")]
+  .filter((node) => node.checkVisibility())
+  .filter((node) => !(node.getAttribute("aria-label") || node.textContent.trim() || node.title
+    || node.labels?.length || document.getElementById(node.getAttribute("aria-labelledby"))))
+  .map((node) => node.outerHTML.slice(0, 80))"""
+
 
 @contextmanager
 def chromium() -> Iterator[Any]:

@@ -39,6 +39,7 @@ from ossl.models.memory import FeatureMemory
 from ossl.progress import Progress
 from ossl.rundir import RunFolder
 from ossl.score import predict_pictures, predict_source
+from ossl.sort.demo import write_sorted_demo
 from ossl.sort.predictions import prediction_table, write_predictions, write_rejected
 from ossl.sort.report import Facts, write_report
 from ossl.train.loop import TrainingDivergedError, train
@@ -136,6 +137,7 @@ def fit(
                 list(task.pool.names), predictions, task.classes, method.threshold
             )
             write_predictions(out, table, task.rejected)
+            write_sorted_demo(out, table, task, method, progress)
     accelerator.wait_for_everyone()
     return metrics
 
@@ -276,25 +278,11 @@ class LoadedRun:
         names = [source.names[index] for index in indices]
         table = prediction_table(names, predictions, self.classes, limit)
         write_predictions(out, table, rejected)
-        self._write_report(source, out, limit, progress)
-        aside = int((predictions.outlier_score > limit).sum())
-        return Sorted(len(names), aside, len(rejected))
-
-    def _write_report(
-        self, source: FlatFolder, out: Path, threshold: float, progress: Progress
-    ) -> None:
-        facts = Facts(
-            run=str(self.folder.path),
-            images=str(source.root),
-            images_at=str(source.root.absolute()),
-            classes=self.classes,
-            threshold=threshold,
-            run_threshold=self.method.threshold,
-            outlier_share=self.method.outlier_share,
-            outlier_share_interval=self.method.outlier_share_interval,
-        )
+        facts = Facts.of(self.method, self.folder.path, self.classes, limit, source.root)
         places = {name: index for index, name in enumerate(source.names)}
         write_report(out, facts, progress, lambda name: source.open(places[name]))
+        aside = int((predictions.outlier_score > limit).sum())
+        return Sorted(len(names), aside, len(rejected))
 
 
 @dataclass(frozen=True)

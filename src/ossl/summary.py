@@ -62,7 +62,8 @@ def demo_summary(metrics: dict[str, Any], out: Path) -> str:
     return (
         f"{metrics_summary(metrics)}\n\ndone in {metrics['seconds']:,.0f} s\n"
         f"the run:                 {out}\n"
-        f"every picture's verdict: {out / 'predictions.csv'}"
+        f"every picture's verdict: {out / 'predictions.csv'}\n"
+        f"to look at them:         open {out / 'sorted' / 'report.html'}"
     )
 
 

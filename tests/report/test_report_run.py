@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ossl.cli import main
-from tests.browser import OpenPage
+from tests.browser import CONTRASTS, UNNAMED, OpenPage
 from tests.conftest import FittedRun
 
 
@@ -46,7 +46,10 @@ def test_with_truth_it_is_judged_as_evaluate_does(
     capsys.readouterr()
     assert main(["evaluate", str(run), "--json", "--truth", str(fitted.truth)]) == 0
     figures = json.loads(capsys.readouterr().out)
+    assert open_page(run / "report.html").evaluate(CONTRASTS)[1] == []
     page = open_page(run / "report.html", color_scheme="dark")
+    assert page.evaluate(CONTRASTS)[1] == []
+    assert page.evaluate(UNNAMED) == []
     shown = dict(
         zip(
             page.locator(".figures th[scope=row]").all_inner_texts(),

@@ -186,10 +186,12 @@ def test_marking_by_keyboard_and_the_decisions(pool: SortedPool, open_page: Open
     for key in ("o", "ArrowRight", "2", "ArrowRight", "k", "ArrowRight", "1", "u"):
         page.keyboard.press(key)
     settle(page)
-    assert cards.nth(0).locator(".mark").inner_text() == "▲ outlier"
-    assert cards.nth(1).locator(".mark").inner_text() == f"● {CLASSES[1]}"
+    assert cards.nth(0).locator(".mark").text_content() == "marked ▲ outlier"
+    assert cards.nth(1).locator(".mark").text_content() == f"marked ● {CLASSES[1]}"
     assert cards.nth(3).locator(".mark").is_hidden()
-    assert "marked as an outlier" in cards.nth(0).get_attribute("aria-label")
+    heard = cards.nth(0).evaluate("card => card.textContent")
+    assert "marked ▲ outlier" in heard
+    assert ", put aside: " in heard
     assert page.locator("#said").inner_text().endswith("mark taken back.")
     assert page.locator("#marked").inner_text() == "3 marked: 1 as an outlier, 2 as a class."
 
@@ -254,7 +256,10 @@ def test_enlarging(pool: SortedPool, open_page: OpenPage) -> None:
     assert viewer.is_hidden()
     focused = "document.activeElement.closest('ul').id + document.activeElement.dataset.index"
     assert page.evaluate(focused) == f"gallery-inside{rows[0]}"
-    assert page.locator("#gallery-inside .card").nth(1).locator(".mark").inner_text() == "▲ outlier"
+    assert (
+        page.locator("#gallery-inside .card").nth(1).locator(".mark").text_content()
+        == "marked ▲ outlier"
+    )
 
 
 def test_enlarging_shows_the_file_itself_where_it_still_lies(

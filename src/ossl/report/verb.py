@@ -77,10 +77,11 @@ def _sorted(out: Path, images: Path | None) -> None:
     with Progress() as progress:
         made = write_report(out, facts, progress)
     if made.missing:
+        where = facts.images_at or facts.images
         kept = f"{made.reused:,} of them keep" if made.reused else "none of them has"
         print(
-            f"{made.missing:,} pictures can no longer be read in {facts.images_at}; {kept} the "
-            "thumbnail of the page before (--images DIR says where they lie now)"
+            f"{made.missing:,} pictures can no longer be read in {where}; {kept} the thumbnail "
+            " of the page before (--images DIR says where they lie now)"
         )
     print(f"open {made.path}")
 

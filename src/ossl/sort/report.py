@@ -24,6 +24,7 @@ from ossl.data.task import REJECTED_FILE
 from ossl.errors import InputError
 from ossl.files import write_text
 from ossl.html import embedded_json, page
+from ossl.methods.base import Method
 from ossl.progress import Progress
 from ossl.rundir import json_text
 from ossl.sort.thumbnails import BUDGET, MIME, MOST, Thumbnails, choose, make, side_for
@@ -47,12 +48,28 @@ class Facts:
 
     run: str
     images: str
-    images_at: str  # the same folder as an absolute path
+    images_at: str  # the same folder as an absolute path; empty when they lie in none
     classes: tuple[str, ...]
     threshold: float  # that the pictures were sorted by
     run_threshold: float  # the run's own
     outlier_share: float | None = None  # of the pool the run learned from, as it estimates
     outlier_share_interval: tuple[float, float] | None = None
+
+    @staticmethod
+    def of(
+        method: Method, run: Path, classes: Sequence[str], threshold: float, images: Path | str
+    ) -> Facts:
+        """The facts of pictures that a run's method has sorted; a text names what is no folder."""
+        return Facts(
+            run=str(run),
+            images=str(images),
+            images_at=str(images.absolute()) if isinstance(images, Path) else "",
+            classes=tuple(classes),
+            threshold=threshold,
+            run_threshold=method.threshold,
+            outlier_share=method.outlier_share,
+            outlier_share_interval=method.outlier_share_interval,
+        )
 
     @staticmethod
     def read(out: Path) -> Facts:
@@ -103,7 +120,7 @@ def write_report(
     else:
         write_text(out / FACTS_FILE, json_text(asdict(facts), indent=2) + "\n")
     rows = Rows.read(out, facts.classes)
-    look = open_picture or _opener(Path(facts.images_at))
+    look = open_picture or _opener(facts.images_at)
     wanted = choose(rows.score, rows.confidence, rows.label, facts.threshold)
     before = earlier_thumbnails(out / PAGE_FILE)
     task = progress.task("making the report page", len(wanted))
@@ -177,7 +194,8 @@ def _data(out: Path, facts: Facts, rows: Rows) -> dict[str, Any]:
         "runThreshold": facts.run_threshold,
         "share": facts.outlier_share,
         "interval": facts.outlier_share_interval,
-        "original": _beside(Path(facts.images_at), out),
+        "original": _beside(Path(facts.images_at), out) if facts.images_at else None,
+        "folder": bool(facts.images_at),
         "command": {
             "run": shlex.quote(facts.run),
             "images": shlex.quote(facts.images),
@@ -255,10 +273,12 @@ def read_rejected(path: Path) -> list[tuple[str, str]]:
         return [(row["path"], row["reason"]) for row in csv.DictReader(file)]
 
 
-def _opener(images: Path) -> Callable[[str], Image.Image]:
+def _opener(images: str) -> Callable[[str], Image.Image]:
     def look(name: str) -> Image.Image:
+        if not images:
+            raise UnreadablePicture("it lies in no folder")
         try:
-            return open_bytes((images / name).read_bytes())
+            return open_bytes((Path(images) / name).read_bytes())
         except OSError as problem:
             raise UnreadablePicture(f"cannot be read: {problem.strerror}") from None
 

@@ -1,17 +1,20 @@
 // A picture in a gallery: one button, filled again with another picture when the boundary moves.
 
+const said = (text) => element("span", { className: "unseen", textContent: text });
+
 function newCard() {
   const picture = element("img", { alt: "", decoding: "async" });
   picture.draggable = false;
   const none = element("span", { className: "none", textContent: "no thumbnail kept", hidden: true });
   const mark = element("span", { className: "mark", hidden: true });
   const name = element("span", { className: "name" });
+  const side = element("span", { className: "unseen" });
   const nearest = element("span", { className: "class" });
   const sure = element("span", { className: "sure" });
   const number = element("span", { className: "score" });
   const card = element("button", { type: "button", className: "card", tabIndex: -1 });
-  card.append(element("span", { className: "frame-of" }, picture, none, mark), name, element("span", { className: "verdict" }, nearest, sure, number));
-  card.parts = { picture, none, mark, name, nearest, sure, number };
+  card.append(element("span", { className: "frame-of" }, picture, none, mark), name, element("span", { className: "verdict" }, side, nearest, sure, said(", outlier score "), number));
+  card.parts = { picture, none, mark, name, side, nearest, sure, number };
   card.index = -1;
   return card;
 }
@@ -21,7 +24,7 @@ function markText(mark) {
 }
 
 function fillCard(card, i) {
-  const { picture, none, mark, name, nearest, sure, number } = card.parts;
+  const { picture, none, mark, name, side, nearest, sure, number } = card.parts;
   if (card.index !== i) {
     card.index = i;
     card.dataset.index = i;
@@ -39,14 +42,14 @@ function fillCard(card, i) {
   card.dataset.side = aside ? "aside" : "kept";
   mark.hidden = given === undefined;
   mark.dataset.kind = given < 0 ? "outlier" : "known";
-  setText(mark, given === undefined ? "" : given < 0 ? "▲ outlier" : `● ${markText(given)}`);
+  if (given !== undefined) {
+    const text = given < 0 ? "▲ outlier" : `● ${markText(given)}`;
+    if (mark.lastChild?.textContent !== text) mark.replaceChildren(said("marked "), text);
+  }
   setText(nearest, D.classes[label[i]]);
   setText(sure, percent(confidence[i], 0));
   setText(number, Math.abs(score[i]) < 100 ? score[i].toFixed(2) : short(score[i]));
-  const said = given === undefined ? "" : `, marked ${given < 0 ? "as an outlier" : `as ${markText(given)}`}`;
-  const kept = `${aside ? "put aside" : "kept"}, nearest class ${D.classes[label[i]]} ${percent(confidence[i], 0)}, outlier score ${short(score[i])}`;
-  const text = `${names[i]}: ${kept}${said}${thumbnail.has(i) ? "" : ", no thumbnail kept"}`;
-  if (card.getAttribute("aria-label") !== text) card.setAttribute("aria-label", text);
+  setText(side, aside ? ", put aside: " : ", kept: ");
 }
 
 // Show these pictures in a list, with the cards that are there already.

@@ -79,6 +79,7 @@ if (thumbnail.size < N) {
 }
 
 if (matchMedia("(max-width: 980px)").matches) $("commands").open = false;
+$("commands").hidden = !D.folder;
 restoreMarks();
 for (const listener of listeners) listener();
 document.documentElement.dataset.ready = String(Math.round(performance.now()));

@@ -21,13 +21,13 @@ const storage = {
   },
 };
 
-const THEMES = { auto: "as the system has them", light: "light", dark: "dark" };
+const THEMES = { auto: "Auto colours, as the system has them", light: "Light colours", dark: "Dark colours" };
 function setTheme(name) {
   const root = document.documentElement;
   if (name === "auto") delete root.dataset.theme;
   else root.dataset.theme = name;
-  $("theme").textContent = `◐ ${name[0].toUpperCase()}${name.slice(1)}`;
-  $("theme").setAttribute("aria-label", `Colours: ${THEMES[name]}`);
+  $("theme").textContent = THEMES[name].split(" ")[0];
+  $("theme").setAttribute("aria-label", THEMES[name]);
   $("theme").dataset.now = name;
   storage.set("ossl-theme", name === "auto" ? null : name);
 }
