@@ -81,7 +81,7 @@ def _sorted(out: Path, images: Path | None) -> None:
         kept = f"{made.reused:,} of them keep" if made.reused else "none of them has"
         print(
             f"{made.missing:,} pictures can no longer be read in {where}; {kept} the thumbnail "
-            " of the page before (--images DIR says where they lie now)"
+            "of the page before (--images DIR says where they lie now)"
         )
     print(f"open {made.path}")
 

@@ -110,6 +110,12 @@ $("histogram").addEventListener("pointermove", (event) => {
 const thresholdText = () => plain(limitOf(state.threshold));
 const optionText = () => (state.threshold < 0 ? `--threshold=${thresholdText()}` : `--threshold ${thresholdText()}`);
 
+// Broken between words only, where it can be: a break after a hyphen would look like a space.
+function setCommand(node, text) {
+  if (node.textContent === text) return;
+  node.replaceChildren(...text.split(" ").flatMap((word, i) => [i ? " " : "", element("span", {}, word)]));
+}
+
 let saidCounts;
 function showBoundary() {
   const kept = upTo(sortedScores, limitOf(state.threshold));
@@ -129,8 +135,8 @@ function showBoundary() {
   slider.setAttribute("aria-valuetext", `${shown}: ${said}`);
   $("reset").hidden = state.threshold === D.runThreshold;
   showLede(kept, aside);
-  setText($("sort-command"), `ossl sort ${D.command.run} --images ${D.command.images} --out ${D.command.sorted} ${optionText()}`);
-  setText($("fit-command"), `ossl fit --corrections decisions.csv --from ${D.command.run} --out ${D.command.fitted}`);
+  setCommand($("sort-command"), `ossl sort ${D.command.run} --images ${D.command.images} --out ${D.command.sorted} ${optionText()}`);
+  setCommand($("fit-command"), `ossl fit --corrections decisions.csv --from ${D.command.run} --out ${D.command.fitted}`);
   setText($("download-predictions"), `Download all ${whole(N)} predictions`);
   clearTimeout(saidCounts); // spoken once the slider rests
   saidCounts = setTimeout(() => setText($("counts"), `Boundary ${shown}: ${said}.`), 400);

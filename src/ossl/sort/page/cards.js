@@ -13,7 +13,7 @@ function newCard() {
   const sure = element("span", { className: "sure" });
   const number = element("span", { className: "score" });
   const card = element("button", { type: "button", className: "card", tabIndex: -1 });
-  card.append(element("span", { className: "frame-of" }, picture, none, mark), name, element("span", { className: "verdict" }, side, nearest, sure, said(", outlier score "), number));
+  card.append(element("span", { className: "frame-of" }, picture, none, mark), name, element("span", { className: "verdict" }, side, nearest, sure), said(", outlier score "), number);
   card.parts = { picture, none, mark, name, side, nearest, sure, number };
   card.index = -1;
   return card;
