@@ -15,7 +15,7 @@ from PIL import Image
 from ossl.data.pictures import UnreadablePicture, shrunk
 from ossl.data.reading import thread_count
 
-BUDGET = 9_000_000  # bytes of all thumbnails; a third more as text in the page
+BUDGET = 8_000_000  # bytes of all thumbnails; a third more as text in the page
 MOST = 2_400  # thumbnails, however large the pool
 SIDES = ((700, 224), (1_500, 160), (MOST, 128))  # up to so many pictures: longest side in pixels
 QUALITY = 72
