@@ -62,6 +62,7 @@ def make_pool(
     *,
     on_disk: bool = False,
     names: list[str] | None = None,
+    scores: NDArray[np.float32] | None = None,
 ) -> SortedPool:
     """A sorted folder of so many pictures with its page; the pictures themselves if `on_disk`."""
     rng = np.random.default_rng(0)
@@ -69,6 +70,7 @@ def make_pool(
     label = rng.integers(0, len(classes), count)
     outlier = rng.random(count) < 0.4
     score = rng.normal(np.where(outlier, 2.0, -1.0), 1.0).astype(np.float32)
+    score = score if scores is None else scores
     confidence = rng.uniform(0.2, 1.0, count).astype(np.float32)
     out, images = root / "sorted", root / "pool"
     columns = {

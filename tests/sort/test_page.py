@@ -160,6 +160,19 @@ def test_the_keyboard_and_the_number_field_move_the_boundary(
     assert number(page, "#aside") == int(pool.aside(THRESHOLD).sum())
 
 
+def test_a_boundary_that_is_a_pictures_own_score_keeps_it(
+    pool: SortedPool, open_page: OpenPage
+) -> None:
+    page = open_page(pool.page)
+    for row in range(0, COUNT, 9):
+        page.locator("#exact").fill(str(pool.score[row]))  # as short as 32 bits need it
+        page.locator("#exact").press("Enter")
+        settle(page)
+        assert np.float32(threshold_in_command(page)) == pool.score[row]
+        assert number(page, "#aside") == int((pool.score > pool.score[row]).sum())
+        assert row in shown(page, "#gallery-inside")[:1]
+
+
 def test_the_histogram_can_be_dragged(pool: SortedPool, open_page: OpenPage) -> None:
     page = open_page(pool.page)
     box = page.locator("#histogram").bounding_box()
