@@ -36,6 +36,7 @@ from ossl.options import (
     one_of,
     pairs,
 )
+from ossl.report.verb import report
 from ossl.reproduce.verb import reproduce
 
 
@@ -177,7 +178,7 @@ def sort(
     Args:
         run: A finished run.
         images: A folder of pictures, nested or not.
-        out: Where predictions.parquet, predictions.csv and rejected_files.csv go.
+        out: Where the predictions, rejected_files.csv and the page report.html go.
         threshold: The outlier score above which a picture is put aside. Default: the run's own.
         device: Where to compute. Default: auto.
         cache: A folder that remembers a frozen encoder's features, as for ossl fit.
@@ -324,6 +325,7 @@ VERBS: dict[str, Verb] = {
     "fit": fit,
     "sort": sort,
     "evaluate": evaluate,
+    "report": report,
     "reproduce": reproduce,
     "export": export,
     "push": push,

@@ -43,7 +43,9 @@ from ossl.posthoc.scores import check as check_scores
 from ossl.progress import Progress
 from ossl.rundir import RunFolder
 from ossl.score import Verdicts, predict_pictures, score_source
+from ossl.sort.demo import write_sorted_demo
 from ossl.sort.predictions import prediction_table, write_predictions, write_rejected
+from ossl.sort.report import Facts, write_report
 from ossl.train.loop import TrainingDivergedError, train
 
 
@@ -148,6 +150,7 @@ def fit(
                 list(task.pool.names), predictions, task.classes, method.threshold
             )
             write_predictions(out, table, task.rejected)
+            write_sorted_demo(out, table, task, method, progress)
     accelerator.wait_for_everyone()
     return metrics
 
@@ -333,6 +336,9 @@ class LoadedRun:
         limit = self.method.threshold if threshold is None else threshold
         table = prediction_table(names, predictions, self.classes, limit)
         write_predictions(out, table, rejected)
+        facts = Facts.of(self.method, self.folder.path, self.classes, limit, source.root)
+        places = {name: index for index, name in enumerate(source.names)}
+        write_report(out, facts, progress, lambda name: source.open(places[name]))
         aside = int((predictions.outlier_score > limit).sum())
         return Sorted(len(names), aside, len(rejected))
 

@@ -27,6 +27,7 @@ def option(metavar: str, name: str | None = None, default: str = "") -> Any:
 
 
 Run = Annotated[Path, tyro.conf.Positional, option("RUN")]
+RunOrSorted = Annotated[Path, tyro.conf.Positional, option("RUN|OUT")]
 Word = Annotated[str, tyro.conf.Positional, option("WHAT")]
 TableName = Annotated[str, tyro.conf.Positional, option("TABLE")]
 Folder = Annotated[Path | None, option("DIR")]

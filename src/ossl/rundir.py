@@ -7,6 +7,7 @@ model.safetensors        encoder, classifier, prompts and teacher; class names i
 jointspace.safetensors   the space, the centres and λ
 metrics.json             what `ossl evaluate RUN --json` prints
 rejected_files.csv       the labelled and pool files that could not be read, each with a reason
+report.html              the page of `ossl report RUN`
 journal.jsonl, tensorboard/, checkpoints/   written by the training loop
 """
 
@@ -39,6 +40,7 @@ _OWN = (
     "predictions.csv",
     "predictions.parquet",
     "rejected_files.csv",
+    "report.html",
     "tensorboard",
     "checkpoints",
 )

@@ -66,7 +66,8 @@ def demo_summary(metrics: dict[str, Any], out: Path) -> str:
     return (
         f"{metrics_summary(metrics)}\n\ndone in {metrics['seconds']:,.0f} s\n"
         f"the run:                 {out}\n"
-        f"every picture's verdict: {out / 'predictions.csv'}"
+        f"every picture's verdict: {out / 'predictions.csv'}\n"
+        f"to look at them:         open {out / 'sorted' / 'report.html'}"
     )
 
 
@@ -76,6 +77,7 @@ def sort_summary(found: Sorted, out: Path) -> str:
         f"{found.pictures:,} pictures, {found.aside:,} put aside as outliers "
         f"({percent(found.aside / max(found.pictures, 1))}); see {out / 'predictions.csv'}"
     ]
+    lines.append(f"to look at them and move the boundary: open {out / 'report.html'}")
     if found.rejected:
         lines.append(f"{found.rejected:,} files left out; see {out / 'rejected_files.csv'}")
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -91,6 +91,32 @@ def decode(image: Image.Image, size: int) -> NDArray[np.uint8]:
     Transparency is laid on white, 16-bit grey is scaled to 8, an animation gives its first frame.
     An upright RGB picture that is `size` x `size` already comes back byte for byte.
     """
+    square = _upright(image, size, lambda rgb: _square(rgb, size))
+    return np.ascontiguousarray(np.asarray(square, dtype=np.uint8).transpose(2, 0, 1))
+
+
+def shrunk(image: Image.Image, side: int) -> Image.Image:
+    """The whole picture in RGB and upright, its longer side `side` pixels at most."""
+
+    def fit(rgb: Image.Image) -> Image.Image:
+        part = side / max(rgb.size)
+        if part >= 1:
+            return rgb
+        width, height = (max(1, round(part * length)) for length in rgb.size)
+        return rgb.resize((width, height), Image.Resampling.BICUBIC)
+
+    return _upright(image, side, fit)
+
+
+def read(source: Source, index: int, size: int) -> NDArray[np.uint8]:
+    """Picture `index` of the source as [3, size, size]; raises UnreadablePicture."""
+    return decode(source.open(index), size)
+
+
+def _upright(
+    image: Image.Image, size: int, then: Callable[[Image.Image], Image.Image]
+) -> Image.Image:
+    """What `then` makes of the picture in RGB and upright; raises UnreadablePicture."""
     held = getattr(image, "fp", None)
     length = held.getbuffer().nbytes if isinstance(held, io.BytesIO) and not held.closed else None
     try:
@@ -100,19 +126,13 @@ def decode(image: Image.Image, size: int) -> NDArray[np.uint8]:
         image.load()
         turn = _UPRIGHT.get(_orientation(image))
         rgb = _rgb(image)
-        square = _square(rgb if turn is None else rgb.transpose(turn), size)
+        return then(rgb if turn is None else rgb.transpose(turn))
     except MemoryError:
         raise UnreadablePicture("too large for the memory there is") from None
     except Exception as problem:
         # Damaged data makes Pillow's decoders raise nearly anything (OSError, SyntaxError,
         # struct.error, ...): one bad file must not end a run over a million.
         raise UnreadablePicture(_reason(problem, length)) from None
-    return np.ascontiguousarray(np.asarray(square, dtype=np.uint8).transpose(2, 0, 1))
-
-
-def read(source: Source, index: int, size: int) -> NDArray[np.uint8]:
-    """Picture `index` of the source as [3, size, size]; raises UnreadablePicture."""
-    return decode(source.open(index), size)
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -270,9 +270,14 @@ class OpenPrompt(Method):
         return self._frozen[0]
 
     @torch.inference_mode()
+    def embed(self, pictures: Tensor) -> Tensor:
+        """The features of uint8 pictures that predictions are made from."""
+        return self.features(pictures, self._predicting_prompt())
+
+    @torch.inference_mode()
     def predict(self, pictures: Tensor) -> Predictions:
         """The predictions for uint8 pictures by the recipe's choice of student or teacher."""
-        return self._judge(self.features(pictures, self._predicting_prompt()))
+        return self._judge(self.embed(pictures))
 
     @torch.inference_mode()
     def predict_with_simple(self, pictures: Tensor) -> tuple[Predictions, dict[str, Tensor]]:

@@ -17,7 +17,7 @@ from ossl.files import check_writable, write_whole
 from ossl.methods.base import Predictions
 
 COLUMNS = ("path", "label", "confidence", "outlier_score", "is_outlier")
-FILES = ("predictions.parquet", "predictions.csv", REJECTED_FILE)
+FILES = ("predictions.parquet", "predictions.csv", REJECTED_FILE, "report.html", "report.json")
 
 
 def prediction_table(
