@@ -35,6 +35,7 @@ from ossl.options import (
     pairs,
 )
 from ossl.reproduce.verb import reproduce
+from ossl.sort.verb import sort
 
 
 def demo(out: Folder = None, seed: Number = None) -> None:
@@ -153,45 +154,6 @@ def fit(
         metrics = run_fit(config, out, progress, resume=resume, overwrite=overwrite, memory=memory)
     if metrics:
         print(fit_summary(metrics, out))
-
-
-def sort(
-    run: Run,
-    images: Folder = None,
-    out: Folder = None,
-    threshold: Real = None,
-    device: DeviceName = None,
-    cache: Folder = None,
-) -> None:
-    """Give every picture of a folder a class, or put it aside as an outlier.
-
-    Example: ossl sort RUN --images pool/ --out sorted/
-
-    Args:
-        run: A finished run.
-        images: A folder of pictures, nested or not.
-        out: Where predictions.parquet, predictions.csv and rejected_files.csv go.
-        threshold: The outlier score above which a picture is put aside. Default: the run's own.
-        device: Where to compute. Default: auto.
-        cache: A folder that remembers a frozen encoder's features, as for ossl fit.
-    """
-    from ossl.compute import create_accelerator
-    from ossl.data.folders import FlatFolder
-    from ossl.fit import load_run
-    from ossl.sort.predictions import check_folder
-    from ossl.summary import sort_summary
-
-    if images is None or out is None:
-        raise InputError("sort needs --images DIR and --out OUT; see ossl sort --help.")
-    if threshold is not None and threshold != threshold:
-        raise InputError("--threshold nan: nothing is above or below it; give a number.")
-    check_folder(out)
-    where = one_of("device", device or "auto", Device)
-    source = FlatFolder(images)
-    with _progress() as progress, _memory(cache, progress) as memory:
-        loaded = load_run(run, create_accelerator(cast(Device, where)), memory)
-        found = loaded.sort(source, out, threshold, progress)
-    print(sort_summary(found, out))
 
 
 def evaluate(

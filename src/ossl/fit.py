@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from accelerate import Accelerator
 
 from ossl.compute import compute_dtype, create_accelerator
@@ -276,7 +277,8 @@ class LoadedRun:
         table = prediction_table(names, predictions, self.classes, limit)
         write_predictions(out, table, rejected)
         aside = int((predictions.outlier_score > limit).sum())
-        return Sorted(len(names), aside, len(rejected))
+        files = [source.path(index) for index in indices]
+        return Sorted(len(names), aside, len(rejected), table, files, limit)
 
 
 @dataclass(frozen=True)
@@ -286,3 +288,6 @@ class Sorted:
     pictures: int
     aside: int
     rejected: int
+    table: pa.Table  # as in predictions.parquet
+    files: list[Path]  # by row of the table
+    threshold: float

@@ -27,6 +27,8 @@ def option(metavar: str, name: str | None = None, default: str = "") -> Any:
 
 
 Run = Annotated[Path, tyro.conf.Positional, option("RUN")]
+SortedRun = Annotated[Path | None, tyro.conf.Positional, option("RUN")]  # left out to undo
+SortOut = Annotated[Path | None, option("OUT")]
 Word = Annotated[str, tyro.conf.Positional, option("WHAT")]
 TableName = Annotated[str, tyro.conf.Positional, option("TABLE")]
 Folder = Annotated[Path | None, option("DIR")]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ossl.fit import Sorted
+    from ossl.sort.carry import Carried, How
+    from ossl.sort.undo import Undone
 
 
 def percent(value: float | None) -> str:
@@ -75,3 +77,36 @@ def sort_summary(found: Sorted, out: Path) -> str:
     if found.rejected:
         lines.append(f"{found.rejected:,} files left out; see {out / 'rejected_files.csv'}")
     return "\n".join(lines)
+
+
+def arranged_summary(
+    how: How, numbers: dict[str, int], carried: Carried, renamed: list[tuple[str, str]], out: Path
+) -> str:
+    """Where the pictures lie now, and how to go back."""
+    done = {"copy": "copied", "link": "linked", "move": "moved"}[how]
+    lines = [f"{done} {carried.done:,} pictures to {out}:"]
+    notes = {
+        "known": "in a folder for each class",
+        "outliers": "put aside",
+        "unsure": "near the boundary, or of no likely class: look at these first",
+    }
+    lines += [f"  {name.ljust(9)} {count:7,}  {notes[name]}" for name, count in numbers.items()]
+    lines += carried.notes
+    if carried.gone:
+        lines.append(
+            f"{len(carried.gone):,} files were gone before they could be {done}, "
+            f"the first is {carried.gone[0]}"
+        )
+    lines += [f"the folder of {name!r} is called {folder!r}" for name, folder in renamed]
+    if how == "move":
+        lines.append(f"to bring all of them back: ossl sort --undo {out}")
+    return "\n".join(lines)
+
+
+def undo_summary(undone: Undone) -> str:
+    """What came back."""
+    total = undone.back + undone.there + len(undone.left)
+    if not undone.back and not undone.left:
+        return f"all {total:,} files are at their old places; there was nothing to bring back"
+    said = f"{undone.back:,} of {total:,} files brought back"
+    return said + (f", {undone.there:,} were at their old places" if undone.there else "")
