@@ -47,7 +47,8 @@ class Bank:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return every evidence of projected features, (N, E)."""
-        parts = [self._columns(x[i : i + ROWS_AT_A_TIME]) for i in range(0, len(x), ROWS_AT_A_TIME)]
+        starts = range(0, max(len(x), 1), ROWS_AT_A_TIME)
+        parts = [self._columns(x[i : i + ROWS_AT_A_TIME]) for i in starts]
         return torch.cat(parts)
 
     def _columns(self, x: Tensor) -> Tensor:
