@@ -20,6 +20,7 @@ from ossl.config import (
     ScheduleConfig,
     with_data_root,
 )
+from ossl.data.corrections import Corrections
 from ossl.data.folders import FlatFolder
 from ossl.data.pictures import Rejected
 from ossl.data.task import (
@@ -33,6 +34,8 @@ from ossl.data.task import (
 )
 from ossl.data.unseen import find_unseen
 from ossl.errors import InputError
+from ossl.estimate import in_words, seconds_to_fit
+from ossl.files import write_text
 from ossl.measure import measure
 from ossl.methods import create_encoder, create_method
 from ossl.methods.base import Method, Predictions
@@ -55,11 +58,13 @@ def fit(
     memory: FeatureMemory | None = None,
     truth: Path | None = None,
     unseen: Sequence[str] = (),
+    corrections: Corrections | None = None,
 ) -> dict[str, Any]:
     """The run's metrics, after training as configured and writing everything to `out`.
 
     Figures alone come from `truth`, a run on folders' CSV file of what its pool is, and from
-    `unseen`, other data sets by name against a benchmark's known test pictures.
+    `unseen`, other data sets by name against a benchmark's known test pictures. `corrections` are
+    kept in the run; on resuming they are read from there.
     """
     started = time.monotonic()
     accelerator = accelerator or create_accelerator(config.device)
@@ -74,7 +79,7 @@ def fit(
     create_method(config, encoder, 2, dtype)
     others = find_unseen(config.data, unseen)
     # 2. The pictures.
-    task = load_task(config.data, encoder.image_size, config.seed, progress)
+    task = load_task(config.data, encoder.image_size, config.seed, progress, corrections)
     for line in task.report():
         progress.say(line)
     judged = task.judged
@@ -86,6 +91,8 @@ def fit(
         else:
             folder.clear()
         folder.write_config(config)
+        if corrections is not None:
+            write_text(folder.corrections_file, corrections.text())
         if task.split is not None:
             folder.write_split(task.split.to_json())
         folder.write_json("pictures.json", task.fingerprint())
@@ -94,6 +101,15 @@ def fit(
 
     # 3. The training, the judging, and what stays of them.
     method = create_method(config, encoder, len(task.classes), dtype)
+    if task.marks is not None:
+        method.heed(task.marks)
+    if accelerator.is_main_process and not resume:
+        seconds = seconds_to_fit(
+            method, encoder, task.labelled, task.pool, accelerator.device, dtype
+        )
+        less = "; less where --cache remembers" if memory is not None and memory.folder else ""
+        progress.say(f"this takes {in_words(seconds)} on this machine{less}")
+    accelerator.wait_for_everyone()
     if memory is not None:
         method.remember(memory)
     before = memory.counts if memory else (0, 0)
@@ -113,7 +129,7 @@ def fit(
     metrics: dict[str, Any] = {}
     if accelerator.is_main_process:
         folder.write_model(method.state_dict(), method.joint_space(), task.classes)
-        seconds = round(time.monotonic() - started, 1)
+        spent = round(time.monotonic() - started, 1)
         counts = memory.counts if memory else None
         metrics = measure(
             config,
@@ -122,7 +138,7 @@ def fit(
             task.where,
             accelerator,
             progress,
-            seconds,
+            spent,
             others,
             memory,
         )

@@ -7,6 +7,7 @@ model.safetensors        encoder, classifier, prompts and teacher; class names i
 jointspace.safetensors   the space, the centres and λ
 metrics.json             what `ossl evaluate RUN --json` prints
 rejected_files.csv       the labelled and pool files that could not be read, each with a reason
+corrections.csv          what a person said of pool pictures (fits with --corrections)
 journal.jsonl, tensorboard/, checkpoints/   written by the training loop
 """
 
@@ -39,6 +40,7 @@ _OWN = (
     "predictions.csv",
     "predictions.parquet",
     "rejected_files.csv",
+    "corrections.csv",
     "tensorboard",
     "checkpoints",
 )
@@ -53,6 +55,10 @@ class RunFolder:
     @property
     def config_file(self) -> Path:
         return self.path / "config.json"
+
+    @property
+    def corrections_file(self) -> Path:
+        return self.path / "corrections.csv"
 
     @property
     def checkpoints(self) -> Path:

@@ -24,7 +24,7 @@ from ossl.jointspace.kernel_head import gaussian, place
 
 MARGIN = 1.0  # spreads of the known, from the boundary
 REACHES = (1.0, 0.5, 0.25, 0.125)  # of the pool's mean squared distance from its middle
-RIDGES = (0.1, 1.0, 10.0)
+RIDGES = (1.0, 3.0, 10.0)
 FEWEST = 5  # marks; of fewer nothing can be left out
 
 
@@ -39,6 +39,11 @@ class Marks:
     def outlying(self) -> Tensor:
         """Return which of them are outliers, (m,)."""
         return self.labels < 0
+
+    @property
+    def known_count(self) -> int:
+        """Return how many of them are known."""
+        return int((~self.outlying).sum())
 
     @staticmethod
     def none() -> Marks:
