@@ -128,7 +128,8 @@ def survey(labelled: Noting, pool: Noting) -> Survey:
     ).tolist()
     sides = [*labelled.sides.values(), *pool.sides.values()]
     same = _by_hash(labelled)
-    copies, contradictions = [], []
+    copies: list[tuple[str, str]] = []
+    contradictions: list[tuple[str, str]] = []
     for indices in same.values():
         names, labels = [labelled.names[i] for i in indices], labelled.labels[indices]
         for name, label in zip(names[1:], labels[1:], strict=True):

@@ -88,7 +88,7 @@ class Task:
         if self.marks is not None:
             known = self.marks.known_count
             lines.append(
-                f"of the pool, {known:,} pictures are named by you and "
+                f"of the pool, {known:,} pictures have a class from you and "
                 f"{len(self.marks.rows) - known:,} are outliers by your word"
             )
         if self.rejected:
