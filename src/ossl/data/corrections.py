@@ -24,6 +24,7 @@ from ossl.jointspace.marks import Marks
 
 OUTLIER = "outlier"
 OPTION = "--corrections"
+LEFT = 2  # pictures of the pool without a mark, at least
 _YES, _NO = {"true", "1", "yes"}, {"false", "0", "no", ""}
 
 
@@ -67,6 +68,11 @@ class Corrections:
             if label is not None and label not in numbers:
                 unknown = unknown_name("class", label, (*numbers, OUTLIER))
                 raise InputError(f"{OPTION} {where}: {unknown}")
+        if len(names) - len(self.said) < LEFT:
+            raise InputError(
+                f"{OPTION} {where}: {len(self.said):,} of the pool's {len(names):,} pictures are "
+                "marked; leave some that nobody has looked at, the pool is learnt from too."
+            )
         found = [(places[p], -1 if c is None else numbers[c]) for p, c in self.said.items()]
         found.sort(key=lambda pair: (pair[1] < 0, pair[0]))
         rows, labels = zip(*found, strict=True)

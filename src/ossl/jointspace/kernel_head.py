@@ -128,7 +128,7 @@ class _LabelledRidge:
     sharpness: float  # inverse temperature, from pictures left out one by one
 
     @classmethod
-    def of(cls, x: Tensor, labels: Tensor, classes: int, marked: int) -> _LabelledRidge:
+    def of(cls, x: Tensor, labels: Tensor, classes: int, marked: int = 0) -> _LabelledRidge:
         """Return the regression and its leave-one-out temperature."""
         fair = len(x) - marked
         counts = torch.bincount(labels[:fair], minlength=classes).float()
