@@ -26,7 +26,7 @@ def look(root: Path) -> Survey:
     """The findings, in the way a run comes by them."""
     labelled, pool = Noting(ClassFolders(root / "labelled")), Noting(FlatFolder(root / "pool"))
     for source in (labelled, pool):
-        load(source, 16)
+        source.forget(load(source, 16).rejected)
     return survey(labelled, pool)
 
 
@@ -89,6 +89,9 @@ def test_one_picture_of_two_classes_is_refused(root: Path) -> None:
 def test_unreadable_files_count_nowhere(root: Path) -> None:
     (root / "labelled/cross/bad.png").write_bytes(b"")
     (root / "pool/bad.png").write_bytes(b"")
+    whole = sorted((root / "pool").glob("img*"))[0].read_bytes()
+    for name in ("half.png", "half2.png"):
+        (root / "pool" / name).write_bytes(whole[: len(whole) // 2])
     found = look(root)
     assert found.classes["cross"] == 4
     assert (found.pool, found.pool_copies, found.in_both) == (18, 0, [])

@@ -7,7 +7,7 @@ of its bytes, and its width and height.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from statistics import median
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ossl.data.folders import ClassFolders, FlatFolder
-from ossl.data.pictures import open_bytes
+from ossl.data.pictures import Rejected, open_bytes
 from ossl.errors import InputError
 
 SMALL = 64  # pixels; of pictures with a shorter side little can be seen
@@ -47,6 +47,12 @@ class Noting:
             self.sides[index] = image.size
             self.hashes[index] = blake2b(data, digest_size=16).digest()
         return image
+
+    def forget(self, unreadable: Iterable[Rejected]) -> None:
+        """Leave out what was opened and then could not be decoded."""
+        names = {entry.path for entry in unreadable}
+        for index in [i for i in self.hashes if self.names[i] in names]:
+            del self.hashes[index], self.sides[index]
 
 
 @dataclass(frozen=True)

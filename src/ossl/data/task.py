@@ -178,10 +178,12 @@ def load_folders(
     labelled = load_pictures(known, size, "loading the labelled pictures", progress)
     check_labelled(labelled)
     pool = load_pictures(unknown, size, "loading the pool", progress)
-    found = survey(known, unknown)
-    check_contradictions(found)
     for pictures, what in ((labelled, "labelled pictures"), (pool, "pool")):
         check_differ(pictures, what)
+    known.forget(labelled.rejected)
+    unknown.forget(pool.rejected)
+    found = survey(known, unknown)
+    check_contradictions(found)
     rejected: list[Rejected] = []
     for source, pictures in ((first, labelled), (second, pool)):
         out = [*pictures.rejected, *(Rejected(name, NOT_A_PICTURE) for name in source.ignored)]
