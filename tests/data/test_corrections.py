@@ -39,6 +39,11 @@ def test_with_decisions(tmp_path: Path) -> None:
     assert said.said == {"a.png": "dög", "c.png": None}
 
 
+def test_a_name_that_a_spreadsheet_would_run(tmp_path: Path) -> None:
+    said = read_corrections(written(tmp_path, "path,label,is_outlier\n./=1.png,cat,false\n"))
+    assert said.said == {"=1.png": "cat"}
+
+
 def test_a_class_that_is_called_outlier(tmp_path: Path) -> None:
     said = read_corrections(written(tmp_path, "path,label,is_outlier\na.png,outlier,false\n"))
     assert said.marks(NAMES, CLASSES, "x").labels.tolist() == [2]

@@ -94,7 +94,9 @@ def read_corrections(path: Path) -> Corrections:
                     "page writes them."
                 )
             for row in rows:
-                name, label = plain(row["path"] or ""), _label(row, f"{path}: line {rows.line_num}")
+                # The page writes ./ before a name that a spreadsheet would run as a formula.
+                name = plain(row["path"] or "").removeprefix("./")
+                label = _label(row, f"{path}: line {rows.line_num}")
                 if not name:
                     raise InputError(f"{OPTION} {path}: line {rows.line_num} lacks a path; add it.")
                 if said.setdefault(name, label) != label:
