@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ossl.command import run as run_command
-from ossl.config import Device, Precision, with_settings, with_value
+from ossl.config import Device, Precision, RunConfig, with_settings, with_value
 from ossl.errors import InputError, unknown_name
 from ossl.export.verb import export, push
 from ossl.options import (
@@ -19,6 +19,7 @@ from ossl.options import (
     File,
     Flag,
     Folder,
+    FromRun,
     Json,
     Name,
     Names,
@@ -38,6 +39,10 @@ from ossl.options import (
 )
 from ossl.report.verb import report
 from ossl.reproduce.verb import reproduce
+from ossl.sort.verb import sort
+
+if TYPE_CHECKING:
+    from ossl.data.corrections import Corrections
 
 
 def demo(out: Folder = None, seed: Number = None) -> None:
@@ -85,6 +90,9 @@ def fit(
     outlier_share: Real = None,
     max_false_rejects: Real = None,
     settings: Settings = (),
+    corrections: File = None,
+    begin: FromRun = None,
+    truth: File = None,
     cache: Folder = None,
     resume: Flag = False,
     overwrite: Flag = False,
@@ -95,6 +103,8 @@ def fit(
     Example: ossl fit --labelled labelled/ --unlabelled pool/ --out RUN
 
     Example: ossl fit --labelled labelled/ --unlabelled pool/ --out RUN --max-false-rejects 0.01
+
+    Example: ossl fit --corrections decisions.csv --from RUN --out NEWRUN
 
     Example: ossl fit --preset table1/cifar10-100 --recipe paper --data-root DIR --out RUN
 
@@ -120,6 +130,10 @@ def fit(
         outlier_share: Put this part of the pool aside, such as 0.2. Default: what is estimated.
         max_false_rejects: Put aside no more than this part of the known pictures, such as 0.01.
         settings: One setting of config.json, such as recipe.circle_limit=0.3; may be repeated.
+        corrections: What you said of pool pictures, a CSV file with the columns path, label and
+            is_outlier, as the report page writes it; they become labels or known outliers.
+        begin: With --corrections: the run whose folders and settings to begin from.
+        truth: What the pool is, a CSV file with the columns file and label; for figures alone.
         cache: A folder that remembers a frozen encoder's features, for this run and later ones.
         resume: Go on with the run in RUN from its newest checkpoint.
         overwrite: Replace the run in RUN.
@@ -127,22 +141,39 @@ def fit(
     """
     from ossl.presets import new_run, with_backbone, with_boundary
     from ossl.rundir import RunFolder
-    from ossl.summary import fit_summary
+    from ossl.summary import changes_summary, fit_summary
 
     if out is None:
         raise InputError("fit needs --out RUN, the folder to write to; see ossl fit --help.")
+    said: Corrections | None = None
     if resume:
         words = (preset, profile, method, recipe, backbone)
         given = (labelled, unlabelled, data_root, weights, *words)
         numbers = (image_size, seed, outlier_share, max_false_rejects)
         if overwrite:
             raise InputError("--resume and --overwrite exclude each other; give one.")
-        if any(given) or settings or any(number is not None for number in numbers):
+        if (
+            any((*given, corrections, begin))
+            or settings
+            or any(number is not None for number in numbers)
+        ):
             raise InputError(
                 f"--resume goes on with the settings in {out}/config.json; give only --out with it."
             )
         RunFolder(out).check(resume=True)
         config = RunFolder(out).read_config()
+    elif corrections is not None or begin is not None:
+        config, said = _corrected(out, corrections, begin)
+        words = (preset, profile, method, recipe, backbone)
+        given = (labelled, unlabelled, data_root, weights, *words)
+        if any(given) or image_size is not None or seed is not None:
+            raise InputError(
+                f"--corrections goes on with the folders and settings of {begin}; leave "
+                "those options away."
+            )
+        RunFolder(out).check(overwrite=overwrite)
+        config = with_boundary(config, outlier_share, max_false_rejects)
+        config = with_settings(config, pairs(settings))
     else:
         config = new_run(labelled, unlabelled, preset, profile, data_root, recipe, method)
         config = with_backbone(config, backbone, weights, image_size)
@@ -156,50 +187,29 @@ def fit(
             config, "precision", one_of("precision", precision, Precision), "--precision"
         )
     from ossl.fit import fit as run_fit  # imports the networks: not before the options are right
-
-    with _progress(quiet) as progress, _memory(cache, progress) as memory:
-        metrics = run_fit(config, out, progress, resume=resume, overwrite=overwrite, memory=memory)
-    if metrics:
-        print(fit_summary(metrics, out))
-
-
-def sort(
-    run: Run,
-    images: Folder = None,
-    out: Folder = None,
-    threshold: Real = None,
-    device: DeviceName = None,
-    cache: Folder = None,
-) -> None:
-    """Give every picture of a folder a class, or put it aside as an outlier.
-
-    Example: ossl sort RUN --images pool/ --out sorted/
-
-    Args:
-        run: A finished run.
-        images: A folder of pictures, nested or not.
-        out: Where the predictions, rejected_files.csv and the page report.html go.
-        threshold: The outlier score above which a picture is put aside. Default: the run's own.
-        device: Where to compute. Default: auto.
-        cache: A folder that remembers a frozen encoder's features, as for ossl fit.
-    """
-    from ossl.compute import create_accelerator
-    from ossl.data.folders import FlatFolder
     from ossl.fit import load_run
-    from ossl.sort.predictions import check_folder
-    from ossl.summary import sort_summary
 
-    if images is None or out is None:
-        raise InputError("sort needs --images DIR and --out OUT; see ossl sort --help.")
-    if threshold is not None and threshold != threshold:
-        raise InputError("--threshold nan: nothing is above or below it; give a number.")
-    check_folder(out)
-    where = one_of("device", device or "auto", Device)
-    source = FlatFolder(images)
-    with _progress() as progress, _memory(cache, progress) as memory:
-        loaded = load_run(run, create_accelerator(cast(Device, where)), memory)
-        found = loaded.sort(source, out, threshold, progress)
-    print(sort_summary(found, out))
+    changed = None
+    with _progress(quiet) as progress, _memory(cache, progress, always=bool(said)) as memory:
+        metrics = run_fit(
+            config,
+            out,
+            progress,
+            resume=resume,
+            overwrite=overwrite,
+            memory=memory,
+            truth=truth,
+            corrections=said,
+        )
+        if metrics and said is not None and begin is not None:
+            from ossl.correct import changes
+
+            runs = [load_run(run, None, memory) for run in (begin, out)]
+            changed = changes(runs, said, truth, progress)
+    if metrics:
+        print(fit_summary(metrics, out, config.data, RunFolder(out).read_json("pictures.json")))
+    if changed is not None:
+        print(changes_summary(changed))
 
 
 def evaluate(
@@ -345,9 +355,22 @@ def _progress(quiet: bool = False) -> Any:
     return Progress(quiet=quiet or int(os.environ.get("RANK", "0")) > 0)
 
 
-def _memory(folder: Path | None, progress: Any) -> Any:
+def _corrected(
+    out: Path, corrections: Path | None, begin: Path | None
+) -> tuple[RunConfig, Corrections]:
+    if corrections is None or begin is None:
+        lacks = "--corrections FILE" if corrections is None else "--from RUN"
+        raise InputError(f"fit needs {lacks} too: --corrections FILE --from RUN --out NEWRUN.")
+    from ossl.correct import corrected_run
+
+    return corrected_run(begin, corrections, out)
+
+
+def _memory(folder: Path | None, progress: Any, always: bool = False) -> Any:
     from contextlib import nullcontext
 
     from ossl.models.memory import FeatureMemory
 
-    return FeatureMemory(folder, progress.say) if folder is not None else nullcontext()
+    if folder is None:  # in memory alone: two runs on one pool
+        return FeatureMemory() if always else nullcontext()
+    return FeatureMemory(folder, progress.say)

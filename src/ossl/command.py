@@ -58,6 +58,10 @@ def _stopped(given: Sequence[str]) -> str:
     out = option_value(given, "--out")
     if given[:1] == ["fit"] and out and any((Path(out) / "checkpoints").glob("*.safetensors")):
         return f"stopped; `ossl fit --resume --out {out}` goes on from the last checkpoint."
+    if given[:1] == ["sort"] and out and (Path(out) / "undo.jsonl").exists():
+        return f"stopped; `ossl sort --undo {out}` brings back what has been moved."
+    if given[:1] == ["sort"] and "--undo" in given:
+        return "stopped; the same command goes on where it was."
     if given[:1] == ["reproduce"]:
         return "stopped; the same command goes on where it was."
     return "stopped."

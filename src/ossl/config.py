@@ -115,6 +115,7 @@ class FolderData:
     kind: Literal["folders"] = "folders"
     labelled: str = ""
     unlabelled: str = ""
+    corrections: str | None = None  # what a person said of pool pictures; a CSV file
 
 
 @dataclass(frozen=True, config=STRICT)

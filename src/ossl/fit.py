@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from accelerate import Accelerator
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from ossl.config import (
     RunConfig,
     with_data_root,
 )
+from ossl.data.corrections import Corrections
 from ossl.data.folders import FlatFolder
 from ossl.data.pictures import Rejected, Source
 from ossl.data.task import (
@@ -34,6 +36,8 @@ from ossl.data.task import (
 )
 from ossl.data.unseen import find_unseen
 from ossl.errors import InputError
+from ossl.estimate import in_words, seconds_to_fit
+from ossl.files import write_text
 from ossl.measure import measure
 from ossl.methods import METHODS, create_encoder, create_method
 from ossl.methods.base import Method
@@ -61,12 +65,14 @@ def fit(
     truth: Path | None = None,
     unseen: Sequence[str] = (),
     pictures: Callable[[int], Task] | None = None,
+    corrections: Corrections | None = None,
 ) -> dict[str, Any]:
     """The run's metrics, after training as configured and writing everything to `out`.
 
     `pictures` gives those that lie in memory, at a size in pixels, for a config that says so.
     Figures alone come from `truth`, a run on folders' CSV file of what its pool is, and from
-    `unseen`, other data sets by name against a benchmark's known test pictures.
+    `unseen`, other data sets by name against a benchmark's known test pictures. `corrections` are
+    kept in the run; on resuming they are read from there.
     """
     started = time.monotonic()
     accelerator = accelerator or create_accelerator(config.device)
@@ -86,7 +92,7 @@ def fit(
     task = (
         pictures(size)
         if pictures
-        else load_task(config.data, size, config.seed, progress, all_labels=told)
+        else load_task(config.data, size, config.seed, progress, corrections, all_labels=told)
     )
     check_pool(config, task)
     for line in task.report():
@@ -100,6 +106,8 @@ def fit(
         else:
             folder.clear()
         folder.write_config(config)
+        if corrections is not None:
+            write_text(folder.corrections_file, corrections.text())
         if task.split is not None:
             folder.write_split(task.split.to_json())
         folder.write_json("pictures.json", task.fingerprint())
@@ -108,6 +116,15 @@ def fit(
 
     # 3. The training, the judging, and what stays of them.
     method = create_method(config, encoder, len(task.classes), dtype)
+    if task.marks is not None:
+        method.heed(task.marks)
+    if accelerator.is_main_process and not resume:
+        seconds = seconds_to_fit(
+            method, encoder, task.labelled, task.pool, accelerator.device, dtype
+        )
+        less = "; less where --cache remembers" if memory is not None and memory.folder else ""
+        progress.say(f"this takes {in_words(seconds)} on this machine{less}")
+    accelerator.wait_for_everyone()
     if memory is not None:
         method.remember(memory)
     before = memory.counts if memory else (0, 0)
@@ -127,7 +144,7 @@ def fit(
     metrics: dict[str, Any] = {}
     if accelerator.is_main_process:
         folder.write_model(method.state_dict(), method.joint_space(), task.classes)
-        seconds = round(time.monotonic() - started, 1)
+        spent = round(time.monotonic() - started, 1)
         counts = memory.counts if memory else None
         metrics = measure(
             config,
@@ -136,7 +153,7 @@ def fit(
             task.where,
             accelerator,
             progress,
-            seconds,
+            spent,
             others,
             memory,
         )
@@ -340,7 +357,8 @@ class LoadedRun:
         places = {name: index for index, name in enumerate(source.names)}
         write_report(out, facts, progress, lambda name: source.open(places[name]))
         aside = int((predictions.outlier_score > limit).sum())
-        return Sorted(len(names), aside, len(rejected))
+        files = [source.path(places[name]) for name in names]
+        return Sorted(len(names), aside, len(rejected), table, files, limit)
 
 
 @dataclass(frozen=True)
@@ -350,3 +368,6 @@ class Sorted:
     pictures: int
     aside: int
     rejected: int
+    table: pa.Table  # as in predictions.parquet
+    files: list[Path]  # by row of the table
+    threshold: float

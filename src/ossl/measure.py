@@ -50,6 +50,7 @@ def measure(
         "outlier_share": method.outlier_share,
         "outlier_share_interval": method.outlier_share_interval,
         "outlier_share_true": None,
+        "held_out_accuracy": method.held_out_accuracy,
         "threshold": method.threshold,
         "trainable_parameters": trained,
         "total_parameters": total,

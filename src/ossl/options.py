@@ -17,7 +17,11 @@ from ossl.errors import InputError, nearest, unknown_name
 from ossl.versions import installed
 
 Verb = Callable[..., None]
-_RENAMED = {"settings": "set", "as_json": "json"}  # parameters whose option has another name
+_RENAMED = {
+    "settings": "set",
+    "as_json": "json",
+    "begin": "from",
+}  # parameters whose option has another name
 
 
 def option(metavar: str, name: str | None = None, default: str = "") -> Any:
@@ -28,6 +32,9 @@ def option(metavar: str, name: str | None = None, default: str = "") -> Any:
 
 Run = Annotated[Path, tyro.conf.Positional, option("RUN")]
 RunOrSorted = Annotated[Path, tyro.conf.Positional, option("RUN|OUT")]
+FromRun = Annotated[Path | None, option("RUN", name="from")]
+SortedRun = Annotated[Path | None, tyro.conf.Positional, option("RUN")]  # left out to undo
+SortOut = Annotated[Path | None, option("OUT")]
 Word = Annotated[str, tyro.conf.Positional, option("WHAT")]
 TableName = Annotated[str, tyro.conf.Positional, option("TABLE")]
 Folder = Annotated[Path | None, option("DIR")]

@@ -8,6 +8,7 @@ jointspace.safetensors   the space, the centres and λ
 metrics.json             what `ossl evaluate RUN --json` prints
 rejected_files.csv       the labelled and pool files that could not be read, each with a reason
 report.html              the page of `ossl report RUN`
+corrections.csv          what a person said of pool pictures (fits with --corrections)
 journal.jsonl, tensorboard/, checkpoints/   written by the training loop
 """
 
@@ -41,6 +42,7 @@ _OWN = (
     "predictions.parquet",
     "rejected_files.csv",
     "report.html",
+    "corrections.csv",
     "tensorboard",
     "checkpoints",
 )
@@ -55,6 +57,10 @@ class RunFolder:
     @property
     def config_file(self) -> Path:
         return self.path / "config.json"
+
+    @property
+    def corrections_file(self) -> Path:
+        return self.path / "corrections.csv"
 
     @property
     def checkpoints(self) -> Path:

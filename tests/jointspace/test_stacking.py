@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from ossl.jointspace.folds import assign_folds
 from ossl.jointspace.principal import StackSettings
-from ossl.jointspace.stacking import StackedSpace, assign_folds, fit_stacked_space
+from ossl.jointspace.stacking import StackedSpace, fit_stacked_space
 from ossl.jointspace.state import from_tensors, to_tensors
 from tests.jointspace.clusters import Clusters, auroc, clusters
 from tests.jointspace.drawn import close, normal, rotation, shuffled, source

@@ -44,15 +44,18 @@ class _Folder:
 
     def open(self, index: int) -> Image.Image:
         """The picture in this file, not decoded yet; raises UnreadablePicture."""
+        return open_bytes(self.read(index))
+
+    def read(self, index: int) -> bytes:
+        """The bytes of this file; raises UnreadablePicture."""
         try:
-            data = Path(self._files[index]).read_bytes()
+            return Path(self._files[index]).read_bytes()
         except FileNotFoundError:
             raise UnreadablePicture("no such file (a broken link?)") from None
         except PermissionError:
             raise UnreadablePicture("no permission to read it") from None
         except OSError as problem:
             raise UnreadablePicture(f"cannot be read: {problem.strerror}") from None
-        return open_bytes(data)
 
     def _take(self, found: Iterator[tuple[str, str]]) -> int:
         """The number of pictures among the files found; other files are noted as ignored."""

@@ -174,6 +174,37 @@ class SelectedPictures:
         return self._pictures.take(self._indices[_index(indices, len(self))])
 
 
+class JoinedPictures:
+    """The pictures of two, one after the other, under the first's class names."""
+
+    def __init__(self, first: Pictures, second: Pictures) -> None:
+        self._parts = (first, second)
+        self.size = first.size
+        self.classes = first.classes
+        self.where = first.where
+        self.rejected = first.rejected
+        self.names = Names(
+            len(first) + len(second),
+            lambda i: first.names[i] if i < len(first) else second.names[i - len(first)],
+        )
+        self.labels = np.concatenate([first.labels, second.labels])
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def take(self, indices: Tensor | Sequence[int]) -> Tensor:
+        """uint8 [B, 3, size, size] of these pictures."""
+        index, edge = _index(indices, len(self)), len(self._parts[0])
+        taken = torch.empty((len(index), 3, self.size, self.size), dtype=torch.uint8)
+        for part, start, chosen in (
+            (self._parts[0], 0, index < edge),
+            (self._parts[1], edge, index >= edge),
+        ):
+            if chosen.any():
+                taken[chosen] = part.take(index[chosen] - start)
+        return taken
+
+
 def load(
     source: Source,
     size: int,

@@ -12,14 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ossl.config import ArrayData, DataConfig, DigitsData, FolderData, ProtocolData
+from ossl.data.corrections import Corrections, read_corrections
 from ossl.data.find import digits_source, find_dataset
 from ossl.data.folders import ClassFolders, FlatFolder, check_separate
 from ossl.data.pictures import Rejected, Source
 from ossl.data.protocols import Split, split, split_rule
 from ossl.data.sources import Selection
-from ossl.data.store import Pictures, check_labelled, load
+from ossl.data.store import JoinedPictures, Pictures, SelectedPictures, check_labelled, load
+from ossl.data.survey import Noting, Survey, check_contradictions, survey
 from ossl.data.truth import read_truth
 from ossl.errors import InputError
+from ossl.jointspace.marks import Marks
 from ossl.progress import Progress
 
 DEFAULT_ROOT = "data"
@@ -50,6 +53,8 @@ class Task:
     where: str  # one line for people and for metrics.json
     rejected: tuple[Rejected, ...] = ()  # files left out, by their whole path for folders
     split: Split | None = None
+    marks: Marks | None = None  # pool pictures that a person has named
+    survey: Survey | None = None  # of a person's own folders
 
     def fingerprint(self) -> dict[str, int | str]:
         """What a resumed run compares: it must go on with the very pictures it began with."""
@@ -57,6 +62,8 @@ class Task:
         for pictures in (self.labelled, self.pool):
             for name, label in zip(pictures.names, pictures.labels.tolist(), strict=True):
                 named.update(f"{name}\0{label}\0".encode())
+        if self.marks is not None:
+            named.update(f"{self.marks.rows.tolist()} {self.marks.labels.tolist()}".encode())
         return {
             "labelled": len(self.labelled),
             "pool": len(self.pool),
@@ -70,11 +77,20 @@ class Task:
         each = (
             f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()}–{counts.max()}"
         )
-        lines = [
-            f"data: {self.where}",
-            f"{len(self.classes)} known classes ({shown}) with {each} labelled pictures each; "
-            f"{len(self.pool):,} pictures in the pool",
-        ]
+        lines = [f"data: {self.where}"]
+        if self.survey is not None:
+            lines += self.survey.report()
+        else:
+            lines.append(
+                f"{len(self.classes)} known classes ({shown}) with {each} labelled pictures each; "
+                f"{len(self.pool):,} pictures in the pool"
+            )
+        if self.marks is not None:
+            known = self.marks.known_count
+            lines.append(
+                f"of the pool, {known:,} pictures have a class from you and "
+                f"{len(self.marks.rows) - known:,} are outliers by your word"
+            )
         if self.rejected:
             count = len(self.rejected)
             what = (
@@ -89,7 +105,13 @@ class Task:
 
 
 def load_task(
-    config: DataConfig, size: int, seed: int, progress: Progress, *, all_labels: bool = False
+    config: DataConfig,
+    size: int,
+    seed: int,
+    progress: Progress,
+    corrections: Corrections | None = None,
+    *,
+    all_labels: bool = False,
 ) -> Task:
     """The pictures of a run at `size` pixels; with `all_labels`, the pool's known ones labelled."""
     if all_labels and isinstance(config, FolderData | DigitsData):
@@ -98,7 +120,7 @@ def load_task(
             "pool of unlabelled pictures has none: give a benchmark by --preset, or another method."
         )
     if isinstance(config, FolderData):
-        return load_folders(config, size, progress)
+        return load_folders(config, size, progress, corrections)
     if isinstance(config, ArrayData):
         raise InputError(
             "this run learnt from pictures in a program's memory, and they are not there any more; "
@@ -183,21 +205,46 @@ def training_source(config: ProtocolData | DigitsData) -> Source:
         return _sources(config)[0]
 
 
-def load_folders(config: FolderData, size: int, progress: Progress) -> Task:
-    """The pictures of a person's own folders, refused where nothing can be learnt from them."""
+def load_folders(
+    config: FolderData, size: int, progress: Progress, corrections: Corrections | None = None
+) -> Task:
+    """The pictures of a person's own folders, refused where nothing can be learnt from them.
+
+    Without `corrections` they are read from the configuration's file, if it names one. The known
+    among them become labelled pictures and stay in the pool, where they are known as well.
+    """
     check_separate(config.labelled, config.unlabelled)
     first, second = ClassFolders(config.labelled), FlatFolder(config.unlabelled)
-    labelled = load_pictures(first, size, "loading the labelled pictures", progress)
+    known, unknown = Noting(first), Noting(second)
+    labelled = load_pictures(known, size, "loading the labelled pictures", progress)
     check_labelled(labelled)
-    pool = load_pictures(second, size, "loading the pool", progress)
+    pool = load_pictures(unknown, size, "loading the pool", progress)
     for pictures, what in ((labelled, "labelled pictures"), (pool, "pool")):
         check_differ(pictures, what)
+    known.forget(labelled.rejected)
+    unknown.forget(pool.rejected)
+    found = survey(known, unknown)
+    check_contradictions(found)
     rejected: list[Rejected] = []
     for source, pictures in ((first, labelled), (second, pool)):
-        named = [*pictures.rejected, *(Rejected(name, NOT_A_PICTURE) for name in source.ignored)]
-        rejected += [Rejected(str(source.root / entry.path), entry.reason) for entry in named]
+        out = [*pictures.rejected, *(Rejected(name, NOT_A_PICTURE) for name in source.ignored)]
+        rejected += [Rejected(str(source.root / entry.path), entry.reason) for entry in out]
     where = f"{labelled.where}; {pool.where}"
-    return Task(labelled, pool, labelled.classes, (), where, tuple(rejected))
+    named: Pictures = labelled
+    marks = None
+    if corrections is None and config.corrections is not None:
+        corrections = read_corrections(Path(config.corrections))
+    if corrections is not None:
+        marks = corrections.marks(pool.names, labelled.classes, config.corrections)
+        known_rows = marks.rows[~marks.outlying]
+        if len(known_rows):
+            chosen = marks.labels[~marks.outlying]
+            taken = SelectedPictures(pool, known_rows, chosen, labelled.classes)
+            named = JoinedPictures(labelled, taken)
+        where += f"; {len(marks.rows):,} corrections"
+    return Task(
+        named, pool, labelled.classes, (), where, tuple(rejected), marks=marks, survey=found
+    )
 
 
 def given_task(labelled: Source, pool: Source, size: int, progress: Progress) -> Task:

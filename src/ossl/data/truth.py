@@ -23,8 +23,8 @@ def read_truth(
     Every picture needs a row; a row needs a picture, or one of the files `left_out` as unreadable.
     """
     said = _rows(path)
-    places = {_plain(name): place for place, name in enumerate(names)}
-    other = {_plain(name) for name in left_out}
+    places = {plain(name): place for place, name in enumerate(names)}
+    other = {plain(name) for name in left_out}
     strange = [name for name in said if name not in places and name not in other]
     if strange:
         guess = nearest(strange[0], places)
@@ -39,7 +39,7 @@ def read_truth(
             f"--truth {path}: {len(silent):,} of the pool's {len(names):,} pictures have no row, "
             f"the first is {silent[0]!r}; add them."
         )
-    number = {_plain(name): label for label, name in enumerate(classes)}
+    number = {plain(name): label for label, name in enumerate(classes)}
     truth = np.asarray([number.get(said[name], -1) for name in places], dtype=np.int64)
     if (truth < 0).all():
         raise InputError(
@@ -63,7 +63,7 @@ def _rows(path: Path) -> dict[str, str]:
                     f"({found}); it needs the columns file and label."
                 )
             for row in rows:
-                name, label = _plain(row["file"] or ""), _plain(row["label"] or "")
+                name, label = plain(row["file"] or ""), plain(row["label"] or "")
                 if not name or not label:
                     raise InputError(
                         f"--truth {path}: line {rows.line_num} lacks a file or a label; add it."
@@ -79,6 +79,6 @@ def _rows(path: Path) -> dict[str, str]:
     return said
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """A name in one spelling, whichever way a file system or a spreadsheet stores accents."""
     return unicodedata.normalize("NFC", name.strip())

@@ -65,11 +65,13 @@ def fit_centres(
     count: int,
     keep: int,
     settings: StackSettings,
+    outliers: Tensor | None = None,
 ) -> CentreSets:
     """Return ``count`` outlier centres beside one centre per known class, by EM over the pool.
 
     The pool may move a class centre only as much as its own labelled pictures do, which is what
-    keeps the known centres from drifting to other clusters.
+    keeps the known centres from drifting to other clusters. ``outliers`` are pictures that a person
+    has marked: they belong to outlier centres alone.
     """
     generator = torch.Generator().manual_seed(settings.seed)
     transform = round_classes(white, labels, keep)
@@ -79,18 +81,22 @@ def fit_centres(
     per_class = one_hot.sum(0).clamp_min(1.0)
     sums = one_hot.T @ x
     known = sums / per_class[:, None]
-    outlier = _spread_out(p[start >= start.quantile(1 - share)], count, generator)
+    marked = p[:0] if outliers is None else outliers @ transform
+    start_points = torch.cat([marked, p[start >= start.quantile(1 - share)]])
+    outlier = _spread_out(start_points, count, generator)
     count = len(outlier)
     known_weights = torch.full((classes,), (1 - share) / classes)
     outlier_weights = torch.full((count,), share / count)
     for _ in range(settings.centre_steps):
         logits = -0.5 * torch.cdist(p, torch.cat([known, outlier])).square()
         part = (logits + torch.cat([known_weights, outlier_weights]).log()).softmax(1)
+        own = (-0.5 * torch.cdist(marked, outlier).square() + outlier_weights.log()).softmax(1)
         mass = part.sum(0)
+        mass[classes:] += own.sum(0)
         trust = (per_class / mass[:classes].clamp_min(1e-6)).clamp_max(1.0)
         pulled = trust[:, None] * (part[:, :classes].T @ p)
         known = (sums + pulled) / (per_class + trust * mass[:classes])[:, None]
-        outlier = part[:, classes:].T @ p / mass[classes:, None].clamp_min(1e-6)
+        outlier = (part[:, classes:].T @ p + own.T @ marked) / mass[classes:, None].clamp_min(1e-6)
         total = mass.sum() + classes + count
         known_weights, outlier_weights = (mass[:classes] + 1) / total, (mass[classes:] + 1) / total
     return CentreSets(transform, known, known_weights, outlier, outlier_weights)

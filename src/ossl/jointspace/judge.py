@@ -17,20 +17,31 @@ from ossl.jointspace.self_training import self_train
 WEIGHING_STEPS = 400
 
 
-def weigh(hidden: Tensor, pool: Tensor, prior: Tensor, penalty: float) -> Tensor:
+def weigh(
+    hidden: Tensor,
+    pool: Tensor,
+    prior: Tensor,
+    penalty: float,
+    outliers: Tensor | None = None,
+) -> Tensor:
     """Return non-negative weights (E,) of evidence columns, which add up to one.
 
     A balanced logistic regression of hidden labelled pictures against the pool, in which leaving
     the ``prior`` weights by a part δ of themselves costs ``penalty`` / (2 hidden) δ². Where hardly
-    anything tells the two apart (few outliers, few labels) the prior therefore stays.
+    anything tells the two apart (few outliers, few labels) the prior therefore stays. ``outliers``
+    are pictures that a person has marked; each counts as much as a hidden one.
     """
     if len(hidden) < 2:
         return prior
-    rows = torch.cat([hidden, pool])
-    target = torch.cat([torch.zeros(len(hidden)), torch.ones(len(pool))])
-    balance = torch.cat(
-        [torch.full((len(hidden),), 0.5 / len(hidden)), torch.full((len(pool),), 0.5 / len(pool))]
-    )
+    marked = pool[:0] if outliers is None else outliers
+    rows = torch.cat([hidden, pool, marked])
+    target = torch.cat([torch.zeros(len(hidden)), torch.ones(len(pool) + len(marked))])
+    each = [
+        (len(hidden), 0.5 / len(hidden)),
+        (len(pool), 0.5 / len(pool)),
+        (len(marked), 0.5 / len(hidden)),
+    ]
+    balance = torch.cat([torch.full((count,), weight) for count, weight in each])
     free = torch.zeros(1)
     scale = _logistic((rows @ prior)[:, None], target, balance, torch.ones(1), free)
     expected = scale.clamp_min(1e-3) * prior.clamp_min(1e-3 / len(prior))
@@ -120,16 +131,19 @@ def finish_judge(
     simple: Tensor,
     weights: Tensor,
     settings: StackSettings,
+    outliers: Tensor | None = None,
 ) -> Tensor:
     """Return the pool's learned evidence, after fitting self-trained directions and centres.
 
     The first ``hidden`` rows of ``pool`` are labelled pictures hidden in it; ``simple`` is the
-    pool's simple evidence, which the fits start from, weighed by ``weights``.
+    pool's simple evidence, which the fits start from, weighed by ``weights``. ``outliers`` are
+    projected pictures that a person has marked.
     """
     judge.bank_weights = weights
     start = simple @ weights
     share = float(anchored_mixture(start[hidden:], start[:hidden]).mean())
     share = min(max(share, 0.05), 0.95)
+    marked = pool[:0] if outliers is None else outliers
     judge.directions, judge.centres = [], []
     for dim in sorted({judge.bank.dims[len(judge.bank.dims) // 3], judge.bank.dims[-1]}):
         judge.directions.append(
@@ -139,6 +153,7 @@ def finish_judge(
                 start,
                 hidden,
                 settings,
+                marked[:, :dim] * judge.space.scale(dim),
             )
         )
     sample = slice(0, settings.fold_pool)
@@ -154,6 +169,7 @@ def finish_judge(
                 count,
                 dim // 2,
                 settings,
+                marked[:, :dim] * scale,
             )
             judge.centres.append((dim, centres))
     columns = judge._learned(pool, start)

@@ -23,6 +23,7 @@ LANDMARKS = 1000  # pictures that the correction is built on, half of them label
 MOST_POOL = 20_000  # pictures of the pool that the correction learns from
 BALANCE = 0.5  # how far pseudo-labels are pulled to even classes: 0 not at all, 1 fully
 FOLDS = 3
+MARKED = 0.3  # weight of a picture that a person picked, in those of its class's others
 PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the correction
 SHARPEST = 200.0  # inverse temperature
 USUAL = 20.0  # inverse temperature, and how far from it most data lie (log-normal deviation):
@@ -80,12 +81,14 @@ def fit_kernel_head(
     known: Tensor,
     fair: Tensor | None = None,
     seed: int = 0,
+    marked: int = 0,
 ) -> KernelHead:
     """Return the classifier of labelled features (n, D), labels 0..K−1 and a pool (N, D).
 
-    ``known`` is how likely each pool picture is of a known class, (N,). Every class is there.
-    ``fair`` are the labelled pictures that held-out figures are taken from, where the network
-    has learnt the others by their labels.
+    ``known`` is how likely each pool picture is of a known class, (N,). Every class is there. The
+    last ``marked`` labelled pictures were picked by a person: they count less, and nothing is
+    measured on them. ``fair`` are the labelled pictures that held-out figures are taken from,
+    where the network has learnt the others by their labels.
     """
     generator = torch.Generator().manual_seed(seed)
     if len(pool) > MOST_POOL:
@@ -93,9 +96,10 @@ def fit_kernel_head(
         pool, known = pool[rows], known[rows]
     roots = bool((labelled >= 0).all()) and bool((pool >= 0).all())
     x, p = place(labelled, roots), place(pool, roots)
-    ridge = _LabelledRidge.of(x, labels, classes, fair)
+    fair = torch.arange(len(x) - marked) if fair is None else fair
+    ridge = _LabelledRidge.of(x, labels, classes, fair, marked)
     correction = _Correction.of(x, p, known, ridge, generator)
-    part, sharpness, accuracy = _choose(ridge, correction, labels, fair)
+    part, sharpness, accuracy = _choose(ridge, correction, labels, fair, marked)
 
     everything = torch.arange(len(x))
     change = part * correction.learn(ridge.coefficients, everything, ridge)
@@ -129,11 +133,14 @@ class _LabelledRidge:
 
     @classmethod
     def of(
-        cls, x: Tensor, labels: Tensor, classes: int, fair: Tensor | None = None
+        cls, x: Tensor, labels: Tensor, classes: int, fair: Tensor | None = None, marked: int = 0
     ) -> _LabelledRidge:
         """Return the regression and its leave-one-out temperature."""
-        counts = torch.bincount(labels, minlength=classes).float()
-        weight = (len(x) / (classes * counts))[labels]
+        unpicked = len(x) - marked
+        fair = torch.arange(unpicked) if fair is None else fair
+        counts = torch.bincount(labels[:unpicked], minlength=classes).float()
+        weight = (unpicked / (classes * counts))[labels]
+        weight[unpicked:] *= MARKED
         even = torch.full((classes,), 1 / classes)
         targets = functional.one_hot(labels, classes).float() - even
         reach = max(float((x - x.mean(0)).square().sum(1).mean()), 1e-6)
@@ -142,8 +149,7 @@ class _LabelledRidge:
         coefficients = inverse @ targets
         left_out = targets - coefficients / inverse.diagonal()[:, None]
         several = bool(counts.min() > 1)
-        rows = torch.arange(len(x)) if fair is None else fair
-        sharpness = _sharpness(left_out[rows], labels[rows], weight[rows])[0] if several else USUAL
+        sharpness = _sharpness(left_out[fair], labels[fair], weight[fair])[0] if several else USUAL
         return cls(x, targets, even, weight, reach, kernel, inverse, coefficients, sharpness)
 
     def without(self, held_out: Tensor) -> Tensor:
@@ -222,29 +228,32 @@ def balanced(probabilities: Tensor, weight: Tensor, target: Tensor, steps: int =
 
 
 def _choose(
-    ridge: _LabelledRidge, correction: _Correction, labels: Tensor, fair: Tensor | None
+    ridge: _LabelledRidge, correction: _Correction, labels: Tensor, fair: Tensor, marked: int
 ) -> tuple[float, float, float | None]:
-    """Return how much of the correction is taken, the inverse temperature, held-out accuracy."""
-    judged = torch.arange(len(labels)) if fair is None else fair
-    truth, weight = labels[judged], ridge.weight[judged] / ridge.weight[judged].mean()
+    """Return how much of the correction is taken, the inverse temperature, held-out accuracy.
+
+    Asked are the ``fair`` pictures, and never those that a person picked.
+    """
+    unpicked = labels[: len(labels) - marked]
+    truth, weight = labels[fair], ridge.weight[fair] / ridge.weight[fair].mean()
     if float(correction.known.sum()) < 1:
         return 0.0, ridge.sharpness, None
-    if int(torch.bincount(labels).min()) < 2:
+    if int(torch.bincount(unpicked).min()) < 2:
         return 1.0, ridge.sharpness, None
     seen = functional.one_hot(labels).cumsum(0).gather(1, labels[:, None]).squeeze(1) - 1
     base, change = torch.zeros_like(ridge.targets), torch.zeros_like(ridge.targets)
     for fold in range(FOLDS):
-        out, kept = (seen % FOLDS == fold).nonzero()[:, 0], (seen % FOLDS != fold).nonzero()[:, 0]
+        held = (seen % FOLDS == fold) & (torch.arange(len(labels)) < fair)
+        out, kept = held.nonzero()[:, 0], (~held).nonzero()[:, 0]
         if len(out):
             fewer = ridge.without(out)
             base[out] = ridge.kernel[out] @ fewer
             change[out] = correction.of_labelled[out] @ correction.learn(fewer, kept, ridge)
     hits = [
-        float((((base + part * change)[judged].argmax(1) == truth) * weight).mean())
-        for part in PARTS
+        float((((base + part * change)[fair].argmax(1) == truth) * weight).mean()) for part in PARTS
     ]
     best = max(place for place, hit in enumerate(hits) if hit >= hits[0] - 1e-9)
-    sharpness = _sharpness((base + PARTS[best] * change)[judged], truth, weight)[0]
+    sharpness = _sharpness((base + PARTS[best] * change)[fair], truth, weight)[0]
     return PARTS[best], sharpness, hits[best]
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ossl.jointspace.marks import Marks
 from ossl.jointspace.numerics import pieces
 
 ROWS = 2048
@@ -70,14 +71,17 @@ def fit_neighbourhood(
     most: int,
     neighbours: int,
     generator: torch.Generator,
+    marks: Marks | None = None,
 ) -> tuple[Neighbourhood, Tensor, Tensor]:
     """Return the neighbourhood without scores, and which labelled and pool pictures it refers to.
 
     ``known`` says of each pool picture whether it is taken for known; the pool's references are
-    the first of ``candidates``.
+    the first of ``candidates``. The marked stand between the labelled and the pool's.
     """
+    rows = torch.empty(0, dtype=torch.int64) if marks is None else marks.rows
+    sure = torch.empty(0, dtype=torch.bool) if marks is None else ~marks.outlying
     own = torch.randperm(len(labelled), generator=generator)[: most // 2]
     chosen = candidates[:most]
-    reference = functional.normalize(torch.cat([labelled[own], pool[chosen]]), dim=1)
-    is_known = torch.cat([torch.ones(len(own), dtype=torch.bool), known[chosen]])
+    reference = functional.normalize(torch.cat([labelled[own], pool[rows], pool[chosen]]), dim=1)
+    is_known = torch.cat([torch.ones(len(own), dtype=torch.bool), sure, known[chosen]])
     return Neighbourhood(reference, is_known, torch.zeros(len(reference)), neighbours), own, chosen

@@ -10,16 +10,23 @@ from ossl.jointspace.principal import StackSettings
 
 
 def self_train(
-    labelled: Tensor, white: Tensor, start: Tensor, hidden: int, settings: StackSettings
+    labelled: Tensor,
+    white: Tensor,
+    start: Tensor,
+    hidden: int,
+    settings: StackSettings,
+    outliers: Tensor | None = None,
 ) -> Tensor:
     """Return the direction that positive-unlabelled self-training ends at.
 
     ``white``: whitened pool whose first ``hidden`` rows are labelled pictures hidden in it. They
     say where known scores lie when a step splits the pool, and are otherwise pool pictures like
     any other (no target of their own: that would leak). ``labelled`` are the anchors of the
-    least-squares direction, always known. ``start`` is the pool's score to begin with.
+    least-squares direction, always known, and ``outliers`` those a person has marked, always
+    outlying. ``start`` is the pool's score to begin with.
     """
-    rows = torch.cat([labelled, white])
+    marked = white[:0] if outliers is None else outliers
+    rows = torch.cat([labelled, marked, white])
     mean = rows.mean(0)
     cov = rows.T @ rows / len(rows) - torch.outer(mean, mean)
     ridge = settings.ridge + len(cov) / len(rows)
@@ -28,7 +35,7 @@ def self_train(
     score, direction = first, torch.zeros(white.shape[1])
     for _ in range(settings.steps):
         outlier = anchored_mixture(score, score[:hidden])
-        target = torch.cat([torch.zeros(len(labelled)), outlier])
+        target = torch.cat([torch.zeros(len(labelled)), torch.ones(len(marked)), outlier])
         pull = (target - target.mean()) @ (rows - mean) / len(rows)
         direction = torch.cholesky_solve(pull[:, None], factor)[:, 0]
         projected = white @ direction

@@ -18,9 +18,11 @@ from torch import Tensor
 
 from ossl.jointspace.anchored import anchored_mixture
 from ossl.jointspace.class_folds import trust_by_class_folds
-from ossl.jointspace.judge import Judge, finish_judge, start_judge, weigh
+from ossl.jointspace.folds import by_other_folds, compact, hide_in_turn, weigh_evidence
+from ossl.jointspace.judge import Judge, weigh
+from ossl.jointspace.marks import Marks, Pull, fit_pull
 from ossl.jointspace.neighbourhood import Neighbourhood, fit_neighbourhood
-from ossl.jointspace.principal import PrincipalSpace, StackSettings, fit_principal_space
+from ossl.jointspace.principal import StackSettings, fit_principal_space
 from ossl.jointspace.share import LEAST_HIDDEN, outlier_share, share_interval
 
 ENOUGH = 100
@@ -42,6 +44,7 @@ class StackedSpace:
     interval: tuple[float, float]
     known_scores: Tensor  # sorted, of labelled pictures while they were hidden
     pool_scores: Tensor  # sorted; evenly spaced ones of a large pool
+    pull: Pull | None = None  # of pictures that a person has marked
 
     def threshold(
         self, share: float | None = None, max_false_rejects: float | None = None
@@ -60,7 +63,8 @@ class StackedSpace:
     def outlier_score(self, features: Tensor) -> Tensor:
         """Return the outlier score of features, (N,), higher for outliers."""
         novelty, places = self.neighbourhood.look(features)
-        return self.smoothed(self.fused(self.evidence(features), novelty), places)
+        score = self.smoothed(self.fused(self.evidence(features), novelty), places)
+        return score if self.pull is None else score + self.pull(features.float())
 
     def evidence(self, features: Tensor) -> Tensor:
         """Return the mean of the judges' weighed evidence, (N,)."""
@@ -84,76 +88,41 @@ class StackedSpace:
         return (score + self.neighbourhood.around(places)) / 2
 
 
-def assign_folds(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
-    """Return a fold for every labelled picture, even over classes."""
-    fold = torch.zeros_like(labels)
-    offset = 0
-    for k in range(int(labels.max()) + 1):
-        rows = (labels == k).nonzero().flatten()
-        rows = rows[torch.randperm(len(rows), generator=generator)]
-        fold[rows] = (torch.arange(len(rows)) + offset) % folds
-        offset += len(rows)
-    return fold
-
-
-@dataclass
-class _Fold:
-    """A judge, what it was fitted on, and the evidence of the pictures that it can be asked."""
-
-    judge: Judge
-    x: Tensor
-    y: Tensor
-    pool: Tensor  # the labelled pictures hidden from it, then some of the pool
-    rows: Tensor  # which labelled pictures those are
-    evidence: Tensor  # of `pool`, by column
-
-    @property
-    def known(self) -> Tensor:
-        return self.evidence[: len(self.rows)]
-
-    @property
-    def others(self) -> Tensor:
-        return self.evidence[len(self.rows) :]
-
-
 def fit_stacked_space(
-    labelled: Tensor, labels: Tensor, pool: Tensor, settings: StackSettings | None = None
+    labelled: Tensor,
+    labels: Tensor,
+    pool: Tensor,
+    settings: StackSettings | None = None,
+    marks: Marks | None = None,
 ) -> StackedSpace:
     """Return the joint space of labelled features (n, D), labels (0..K-1) and a pool (N, D)."""
-    settings = settings or StackSettings()
+    settings, marks = settings or StackSettings(), marks or Marks.none()
     generator = torch.Generator().manual_seed(settings.seed)
-    labelled, labels, pool = labelled.float(), _compact(labels), pool.float()
+    labelled, labels, pool = labelled.float(), compact(labels), pool.float()
     space = fit_principal_space(labelled, pool, settings)
     x, p = space.project(labelled), space.project(pool)
-    few = torch.randperm(len(p), generator=generator)[: settings.fold_pool]
+    order = torch.randperm(len(p), generator=generator)
+    few = order[~torch.isin(order, marks.rows)][: settings.fold_pool]
 
     # 1. Simple evidence, weighed by what sees new classes and by what tells hidden from pool.
-    folds = _hide_in_turn(space, x, labels, p[few], settings, generator)
+    folds = hide_in_turn(space, x, labels, p[few], settings, generator, marks, p[marks.rows])
     trust = trust_by_class_folds(space, x, labels, p[few], settings)
-    weights = _weigh(folds, trust, settings)
+    weights = weigh_evidence(folds, trust, settings)
     # 2. From there self-trained directions and centres, weighed in the same way.
     for fold in folds:
-        fold.evidence = finish_judge(
-            fold.judge,
-            fold.x,
-            fold.y,
-            fold.pool,
-            len(fold.rows),
-            fold.evidence,
-            weights,
-            settings,
-        )
+        fold.finish(weights, settings)
     learned = folds[0].evidence.shape[1]
     prior = torch.full((learned,), (1 - settings.start_trust) / (learned - 1))
     prior[0] = settings.start_trust
-    weights = _weigh(folds, prior, settings)
+    weights = weigh_evidence(folds, prior, settings)
     judges = [fold.judge for fold in folds]
-    hidden, others = _by_other_folds(folds, prior, settings)
+    hidden, others, asked = by_other_folds(folds, prior, settings)
     # 3. What that calls known is what novelty is measured from; the pool says what it is worth.
     said = torch.stack([judge.learned(p) @ weights for judge in judges]).mean(0)
     known = said <= said.quantile(1 - _share(torch.cat(hidden), torch.cat(others)))
+    known[marks.rows] = ~marks.outlying
     around, own, chosen = fit_neighbourhood(
-        labelled, pool, known, few, settings.references, settings.around, generator
+        labelled, pool, known, few, settings.references, settings.around, generator, marks
     )
     (novelty, places), (strange, beside) = around.look(labelled), around.look(pool)
     scales = torch.stack([_middle_and_spread(said[known]), _middle_and_spread(strange[known])])
@@ -170,50 +139,40 @@ def fit_stacked_space(
     joint.novelty_weight = min(theirs / max(ours, 1e-6), 1.0)
     # 4. Neighbours agree. Labelled pictures are known for certain; the pool's neighbours of a
     #    hidden picture are scored by the judge that it was hidden from, for its label drew them in.
-    anchors = torch.full((len(own),), settings.anchor)
+    score = joint.fused(said, strange)
+    anchors = torch.full((len(own) + len(marks.rows),), settings.anchor)
+    anchors[len(own) :][marks.outlying] = score[~known].median() if (~known).any() else 0.0
     for place, fold in enumerate(folds):
         others[place] = joint.fused(others[place], strange[few])
         around.score = torch.cat([anchors, others[place][: len(chosen)]])
         hidden[place] = joint.fused(hidden[place], novelty[fold.rows])
         hidden[place] = joint.smoothed(hidden[place], places[fold.rows])
         others[place] = joint.smoothed(others[place], beside[few])
-    score = joint.fused(said, strange)
+        rows = marks.rows[fold.asked]
+        asked[place] = joint.smoothed(joint.fused(asked[place], strange[rows]), beside[rows])
     around.score = torch.cat([anchors, score[chosen]])
-    # 5. The share of outliers, and the scores that boundaries are read from.
+    final = joint.smoothed(score, beside)
+    # 5. Marked pictures that their judge would have put on the wrong side pull the scores over.
     shown, mixed = torch.cat(hidden), torch.cat(others)
-    joint.share = _share(shown, mixed)
-    joint.interval = share_interval(shown, mixed, joint.share)
+    rows = marks.rows[torch.cat([fold.asked for fold in folds])]
+    share = _share(shown, mixed)
+    low, high = share_interval(shown, mixed, share)
+    share, low, high = (_whole(part, marks, len(p)) for part in (share, low, high))
+    limit = float(final.quantile(1 - share))
+    outlying = torch.cat([fold.outlying for fold in folds])
+    joint.pull = fit_pull(pool[rows], torch.cat(asked), outlying, limit, pool)
+    if joint.pull is not None:
+        moved = joint.pull(pool)
+        shown = shown + joint.pull(labelled[torch.cat([fold.rows for fold in folds])])
+        final = final + moved
+        flow = float((final > limit).float().mean()) - share
+        share, low, high = (min(max(part + flow, 0), 1) for part in (share, low, high))
+    # 6. The share of outliers, and the scores that boundaries are read from.
+    joint.share, joint.interval = share, (low, high)
     joint.known_scores = shown.sort().values
-    final = joint.smoothed(score, beside).sort().values
-    joint.pool_scores = final[torch.linspace(0, len(final) - 1, min(len(final), KEPT)).long()]
+    kept = final.sort().values
+    joint.pool_scores = kept[torch.linspace(0, len(kept) - 1, min(len(kept), KEPT)).long()]
     return joint
-
-
-def _hide_in_turn(
-    space: PrincipalSpace,
-    x: Tensor,
-    labels: Tensor,
-    pool: Tensor,
-    settings: StackSettings,
-    generator: torch.Generator,
-) -> list[_Fold]:
-    """Return a fold with its simple evidence for every part of the labelled pictures.
-
-    With one picture a class nothing can be hidden: one fold then knows all.
-    """
-    parts = assign_folds(labels, settings.folds, generator)
-    if int(torch.bincount(labels).max()) < 2:
-        parts[:] = -1
-    folds: list[_Fold] = []
-    for part in range(settings.folds):
-        out = parts == part
-        if not out.any() and folds:
-            continue
-        y = _compact(labels[~out])
-        mixed = torch.cat([x[out], pool])
-        judge, evidence = start_judge(space, x[~out], y, mixed, settings)
-        folds.append(_Fold(judge, x[~out], y, mixed, out.nonzero().squeeze(1), evidence))
-    return folds
 
 
 def _share(hidden: Tensor, pool: Tensor) -> float:
@@ -226,34 +185,12 @@ def _share(hidden: Tensor, pool: Tensor) -> float:
     return trust * outlier_share(hidden, pool) + (1 - trust) * mixed
 
 
+def _whole(share: float, marks: Marks, pool: int) -> float:
+    """Return the share of outliers in the whole pool, from that of the pictures without a mark."""
+    return (share * (pool - len(marks.rows)) + int(marks.outlying.sum())) / pool
+
+
 def _middle_and_spread(scores: Tensor) -> Tensor:
     """Return the median and half the distance of the quantiles a deviation away, (2,)."""
     low, middle, high = scores.quantile(torch.tensor([0.16, 0.5, 0.84]))
     return torch.stack([middle, (high - low) / 2 + 1e-6])
-
-
-def _compact(labels: Tensor) -> Tensor:
-    """Return labels renumbered 0.. without gaps."""
-    compact: Tensor = torch.unique(labels, return_inverse=True)[1]
-    return compact
-
-
-def _weigh(folds: list[_Fold], prior: Tensor, settings: StackSettings) -> Tensor:
-    """Return one set of weights from the hidden and pool pictures of all folds."""
-    known, pool = torch.cat([f.known for f in folds]), torch.cat([f.others for f in folds])
-    return weigh(known, pool, prior, settings.stack_penalty)
-
-
-def _by_other_folds(
-    folds: list[_Fold], prior: Tensor, settings: StackSettings
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the scores of hidden and of pool pictures, by fold, by weights that others chose.
-
-    A hidden picture that helped to choose the weights looks more known than it is.
-    """
-    known, pool = [], []
-    for fold in folds:
-        weights = _weigh([f for f in folds if f is not fold] or [fold], prior, settings)
-        known.append(fold.known @ weights)
-        pool.append(fold.others @ weights)
-    return known, pool

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ossl.config import RunConfig
 from ossl.data.batches import Batch, Plan
+from ossl.jointspace.marks import Marks
 from ossl.jointspace.simple import logit_scores
 from ossl.models.backbone import Backbone
 from ossl.models.memory import FeatureMemory
@@ -194,6 +195,13 @@ class Method(nn.Module, ABC):
         """Take from a memory the features that stay the same; a method without any ignores it."""
         del memory
 
+    def heed(self, marks: Marks) -> None:
+        """Learn from what a person said of pool pictures, those called outliers too.
+
+        The known among them are the last labelled pictures anyway, and so for every method.
+        """
+        del marks
+
     @property
     @abstractmethod
     def image_size(self) -> int:
@@ -213,6 +221,11 @@ class Method(nn.Module, ABC):
     def closed_form_parameters(self) -> int:
         """How many numbers were solved for instead of learnt step by step."""
         return 0
+
+    @property
+    def held_out_accuracy(self) -> float | None:
+        """How often labelled pictures that were held out got their class; None where none were."""
+        return None
 
     @property
     def outlier_share_interval(self) -> tuple[float, float] | None:

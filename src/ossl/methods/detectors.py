@@ -21,6 +21,7 @@ from ossl.jointspace.apollonius import (
     update_centres,
 )
 from ossl.jointspace.losses import consistency
+from ossl.jointspace.marks import Marks
 from ossl.jointspace.mixture import fit_two_gaussians
 from ossl.jointspace.spaces import Moments, Space, fit_space
 from ossl.jointspace.tangents import (
@@ -43,8 +44,14 @@ class Detector(nn.Module, ABC):
     interval: tuple[float, float] | None = None  # of the share; None where it has none
 
     @abstractmethod
-    def initialise(self, labelled: Tensor, pool: Tensor, labels: Tensor) -> LogValues:
-        """The values to log after a first boundary is drawn from stage 1's features."""
+    def initialise(
+        self, labelled: Tensor, pool: Tensor, labels: Tensor, marks: Marks | None = None
+    ) -> LogValues:
+        """The values to log after a first boundary is drawn from stage 1's features.
+
+        The last of ``labelled`` are the known pictures among ``marks``, pool pictures that a person
+        has named; who cannot learn from an outlier among them leaves it alone.
+        """
 
     @abstractmethod
     def update(self, labelled: Tensor, pool: Tensor) -> LogValues:
@@ -95,9 +102,11 @@ class CircleDetector(Detector):
         self.space: Space | None = None
         self.centres: Centres | None = None
 
-    def initialise(self, labelled: Tensor, pool: Tensor, labels: Tensor) -> LogValues:
+    def initialise(
+        self, labelled: Tensor, pool: Tensor, labels: Tensor, marks: Marks | None = None
+    ) -> LogValues:
         """The values to log after the paper's start: cluster, tangents, candidate, two centres."""
-        del labels  # to the paper's joint space, all known classes are one cluster
+        del labels, marks  # to the paper's joint space, all known classes are one cluster
         recipe = self.recipe
         refuse_without_spread(labelled)
         # 1. The joint space, and the labelled pictures as one cluster in it (row 5).
@@ -222,9 +231,11 @@ class DiscriminatorDetector(Detector):
         self.limit = 0.5
         self.passes = 0
 
-    def initialise(self, labelled: Tensor, pool: Tensor, labels: Tensor) -> LogValues:
+    def initialise(
+        self, labelled: Tensor, pool: Tensor, labels: Tensor, marks: Marks | None = None
+    ) -> LogValues:
         """The values to log of the discriminator as it was drawn at random."""
-        del labelled, labels
+        del labelled, labels, marks
         return {"detected_outlier_share": float(self.detect(pool).float().mean())}
 
     def update(self, labelled: Tensor, pool: Tensor) -> LogValues:

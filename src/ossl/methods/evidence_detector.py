@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ossl.config import RecipeConfig
 from ossl.jointspace.anchored import anchored_mixture
+from ossl.jointspace.marks import Marks
 from ossl.jointspace.principal import StackSettings
 from ossl.jointspace.simple import SimpleScores, fit_simple_scores
 from ossl.jointspace.stacking import StackedSpace, fit_stacked_space
@@ -31,13 +32,17 @@ class EvidenceDetector(Detector):
         self.space: StackedSpace | None = None
         self.simple: SimpleScores | None = None  # beside the joint space, for comparison alone
 
-    def initialise(self, labelled: Tensor, pool: Tensor, labels: Tensor) -> LogValues:
+    def initialise(
+        self, labelled: Tensor, pool: Tensor, labels: Tensor, marks: Marks | None = None
+    ) -> LogValues:
         """The values to log after the space, the evidence's weights, the share and the boundary."""
         refuse_without_spread(labelled)
         device = labelled.device
         # The fits are small and many: on the CPU they take seconds, on a GPU mostly launches.
         labelled, labels, pool = labelled.cpu(), labels.cpu(), pool.cpu()
-        fitted = fit_stacked_space(labelled, labels, pool, self.settings)
+        fair = len(labelled) - (0 if marks is None else marks.known_count)
+        labelled, labels = labelled[:fair], labels[:fair]  # the marked are no fair draw
+        fitted = fit_stacked_space(labelled, labels, pool, self.settings, marks)
         simple = fit_simple_scores(labelled, labels, pool, int(labels.max()) + 1)
         kept = to_tensors(fitted) | to_tensors(simple, SIMPLE)
         self.load_tensors({name: tensor.to(device) for name, tensor in kept.items()})

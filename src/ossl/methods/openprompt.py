@@ -18,6 +18,7 @@ from ossl.config import RecipeConfig, RunConfig, ScheduleConfig
 from ossl.data.batches import Batch
 from ossl.jointspace.kernel_head import KernelHead, fit_kernel_head
 from ossl.jointspace.losses import prompt_contrast
+from ossl.jointspace.marks import Marks
 from ossl.jointspace.simple import logit_scores
 from ossl.jointspace.state import from_tensors, to_tensors
 from ossl.methods.base import LogValues, Method, MethodInfo, Phase, Predictions, Scan, Stage
@@ -84,6 +85,7 @@ class OpenPrompt(Method):
         self.detector = new_detector(recipe, encoder.width, seed + 3)
         self.teacher = Ema(self._prompts(), decay=recipe.ema_decay)
         self.outliers = torch.empty(0, dtype=torch.int64)
+        self.marks: Marks | None = None
         first = () if self.rounds is None else self.rounds.stages
         self.stages = first + two_stages(
             schedule,
@@ -132,8 +134,11 @@ class OpenPrompt(Method):
         self.teacher.restart()
         labelled, pool = self._scan_features(scan)
         fair = None if self.rounds is None else self.rounds.fair(scan.labels)
-        seen = slice(None) if fair is None else fair
-        values = self.detector.initialise(labelled[seen], pool, scan.labels[seen])
+        seen = torch.arange(len(labelled), device=labelled.device)
+        if fair is not None:  # and then what a person has marked
+            picked = 0 if self.marks is None else self.marks.known_count
+            seen = torch.cat([fair, seen[len(seen) - picked :]])
+        values = self.detector.initialise(labelled[seen], pool, scan.labels[seen], self.marks)
         if self.fits_head:
             values |= self._fit_head(labelled, scan.labels, pool, fair)
         self._collect_outliers(pool)
@@ -264,6 +269,10 @@ class OpenPrompt(Method):
         """Take the frozen encoder's features of pictures without a prompt from a memory."""
         self._memory = memory
 
+    def heed(self, marks: Marks) -> None:
+        """Have the detector and a classifier in closed form learn from marked pictures."""
+        self.marks = marks
+
     @property
     def frozen_encoder(self) -> nn.Module:
         """The folded encoder that stage 2 computes with."""
@@ -319,6 +328,11 @@ class OpenPrompt(Method):
     def closed_form_parameters(self) -> int:
         """How many numbers of the classifier were solved for instead of learnt step by step."""
         return 0 if self.fitted_head is None else self.fitted_head.parameter_count
+
+    @property
+    def held_out_accuracy(self) -> float | None:
+        """How often the classifier in closed form was right on labelled pictures held out."""
+        return None if self.fitted_head is None else self.fitted_head.held_out_accuracy
 
     @property
     def outlier_share_interval(self) -> tuple[float, float] | None:
@@ -383,17 +397,16 @@ class OpenPrompt(Method):
     def _fit_head(
         self, labelled: Tensor, labels: Tensor, pool: Tensor, fair: Tensor | None
     ) -> LogValues:
-        known = self.detector.known_probability(pool)
+        device, known = labelled.device, self.detector.known_probability(pool)
         # On the CPU like the joint space: the solves are small, wherever the features are.
-        fitted = fit_kernel_head(
-            labelled.cpu(),
-            labels.cpu(),
-            self.classes,
-            pool.cpu(),
-            known.cpu(),
-            None if fair is None else fair.cpu(),
-        )
-        tensors = {name: value.to(labelled.device) for name, value in to_tensors(fitted).items()}
+        labelled, labels, pool, known = (t.cpu() for t in (labelled, labels, pool, known))
+        marked = 0
+        if self.marks is not None:
+            marked = self.marks.known_count
+            known[self.marks.rows] = (~self.marks.outlying).to(known)
+        fair = None if fair is None else fair.cpu()
+        fitted = fit_kernel_head(labelled, labels, self.classes, pool, known, fair, marked=marked)
+        tensors = {name: value.to(device) for name, value in to_tensors(fitted).items()}
         self.fitted_head = from_tensors(KernelHead, tensors)
         values: LogValues = {"pool_part_in_classifier": fitted.pool_part}
         if fitted.held_out_accuracy is not None:

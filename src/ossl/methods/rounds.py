@@ -209,7 +209,10 @@ class Rounds(nn.Module):
 
 
 def hidden_labels(labels: Tensor) -> Tensor:
-    """The labelled pictures to hide: the last ones of every class, none with too few labels."""
+    """The labelled pictures to hide: the first ones of every class, none with too few labels.
+
+    What a person marked comes last: it was picked, and is no fair draw of its class.
+    """
     counts = torch.bincount(labels)
     if int(counts.min()) < 3:
         return torch.empty(0, dtype=torch.int64)
@@ -217,7 +220,7 @@ def hidden_labels(labels: Tensor) -> Tensor:
     for k, count in enumerate(counts.tolist()):
         of_class = (labels == k).nonzero().squeeze(1)
         most = max(round(HIDDEN_PART * count), min(HIDDEN_LEAST, count // 3))
-        hidden.append(of_class[count - most :])
+        hidden.append(of_class[:most])
     return torch.cat(hidden).sort().values
 
 
