@@ -6,8 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def installed(package: str) -> str:
-    """The version of a package; "not installed" where it is run from its source."""
+    """The version of a package; "from source" where it is run from its source."""
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed"
+        return "from source"

@@ -72,4 +72,4 @@ def test_the_hash_is_of_all_that_decides_a_run() -> None:
 
 def test_a_run_from_the_source_has_a_version_too() -> None:
     assert installed("torch") == version("torch")
-    assert installed("no-such-package-at-all") == "not installed"
+    assert installed("no-such-package-at-all") == "from source"

@@ -33,13 +33,14 @@ class Result:
 
 
 def run_hash(config: RunConfig, unseen: tuple[str, ...], truth: Path | None) -> str:
-    """A short hash of a run's settings and of what it is judged on."""
+    """A short hash of a run's settings and of what it is judged on.
+
+    Where a benchmark's data lie and what it is computed on are left out: results of several
+    machines make one table.
+    """
     settings = asdict(config)
-    if config.baseline is None:  # as it was hashed before there were baselines
-        del settings["baseline"]
-    else:  # results of several machines make one table: where data and device are is left out
-        del settings["device"]
-        settings["data"].pop("data_root", None)
+    del settings["device"]
+    settings["data"].pop("data_root", None)
     told = {"config": settings, "unseen": list(unseen), "truth": truth and str(truth)}
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
