@@ -196,3 +196,27 @@ def test_the_size_note() -> None:
     assert size_note(rule, 50_000, 49_100, 10_000) is None
     assert size_note(split_rule("digits"), 1797, 1767, 1767) is None
     assert size_note(replace(rule, dataset="imagenet30"), 900, 800, 3000) == "pool=800 of 39k"
+
+
+@pytest.mark.parametrize("percent", [0, 1, 20, 42, 90])
+def test_a_pool_is_thinned_to_its_part_of_junk(percent: int) -> None:
+    labels = np.repeat(np.arange(10), 300)
+    rule = split_rule(f"cifar10-25-junk{percent}")
+    whole = split(split_rule("cifar10-25"), labels, labels[:100], 3)
+    thin = split(rule, labels, labels[:100], 3)
+    assert abs(float((thin.pool_truth < 0).mean()) - percent / 100) < 0.002
+    assert set(thin.pool) < set(whole.pool)
+    assert (np.diff(thin.pool) > 0).all()
+    assert np.array_equal(thin.labelled, whole.labelled)
+    assert (thin.train_labels[thin.pool] == -1).all()
+    assert (thin.train_labels == whole.train_labels).all()  # what was left out has no label either
+    again = split(rule, labels, labels[:100], 3)
+    assert np.array_equal(thin.pool, again.pool)
+    full = (thin.pool_truth >= 0).sum() == (whole.pool_truth >= 0).sum()
+    assert full or (thin.pool_truth < 0).sum() == (whole.pool_truth < 0).sum()
+
+
+@pytest.mark.parametrize("name", ["cifar10-25-junk100", "cifar10-25-junk", "cifar10-25-junkmail"])
+def test_a_part_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="whole percent"):
+        split_rule(name)

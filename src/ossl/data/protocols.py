@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,6 +73,7 @@ class SplitRule:
     labelled_per_class: int
     validation_per_class: int
     test_is_pool: bool = False  # no test set: the pool itself is what is evaluated
+    junk: float | None = None  # the pool is thinned until this part of it is outliers
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +166,18 @@ RULES: dict[str, SplitRule] = {
 
 
 def split_rule(name: str) -> SplitRule:
-    """The rule of this name; an InputError that offers the nearest for another."""
-    if name not in RULES:
+    """The rule of this name; an InputError that offers the nearest for another.
+
+    `cifar10-50-junk20` is `cifar10-50` with a pool of which 20 % are outliers.
+    """
+    base, junk, percent = name.partition("-junk")
+    if base not in RULES:
         raise unknown_name("split", name, RULES)
-    return RULES[name]
+    if not junk:
+        return RULES[base]
+    if not (percent.isascii() and percent.isdigit() and int(percent) < 100):
+        raise InputError(f"split {name}: after -junk give whole percent from 0 to 99.")
+    return replace(RULES[base], name=name, junk=int(percent) / 100)
 
 
 def split(
@@ -185,8 +194,8 @@ def split(
     labelled = _joined([order[rule.validation_per_class :] for order in drawn])
     in_pool = np.ones(len(train), dtype=bool)
     in_pool[labelled] = in_pool[validation] = False
-    pool = np.flatnonzero(in_pool).astype(np.int64)
     truth = _known_labels(train, rule)
+    pool = _thinned(np.flatnonzero(in_pool).astype(np.int64), truth, rule, seed)
     if rule.test_is_pool:
         test, test_truth = pool, truth[pool]
     elif test_labels is None:
@@ -208,6 +217,22 @@ def split(
         test_is_pool=rule.test_is_pool,
         shortfall=size_note(rule, len(train), len(pool), len(test)),
     )
+
+
+def _thinned(
+    pool: NDArray[np.int64], truth: NDArray[np.int64], rule: SplitRule, seed: int
+) -> NDArray[np.int64]:
+    """As many of the pool's pictures as can be, so that the rule's part of them is outliers."""
+    if rule.junk is None:
+        return pool
+    outlying = truth[pool] < 0
+    known, others = int((~outlying).sum()), int(outlying.sum())
+    most = min(known / (1 - rule.junk), others / rule.junk if rule.junk else np.inf)
+    bits = np.random.PCG64([seed, len(pool)]).random_raw(len(pool))
+    order = np.argsort(bits, kind="stable")  # see _draw
+    wanted_known, wanted_others = round(most * (1 - rule.junk)), round(most * rule.junk)
+    kept = [order[~outlying[order]][:wanted_known], order[outlying[order]][:wanted_others]]
+    return pool[np.sort(np.concatenate(kept))]
 
 
 def size_note(rule: SplitRule, train: int, pool: int, test: int) -> str | None:

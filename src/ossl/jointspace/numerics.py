@@ -14,9 +14,10 @@ ROWS_AT_A_TIME = 8192
 def pieces(values: Tensor, rows: int = ROWS_AT_A_TIME) -> Iterator[Tensor]:
     """Return `values` so many rows at a time, which bounds the memory of what is made of them.
 
-    In a graph that is being exported the number of rows is not known: there it is one piece.
+    In a graph that is being exported the number of rows is not known: there it is one piece. What
+    has no rows is one piece too, so that its columns are known.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or not len(values):
         yield values
         return
     for low in range(0, len(values), rows):

@@ -33,6 +33,7 @@ class Entry:
     simple: dict[str, float | None]  # the mean of each
     share: float | None  # of outliers in the pool, estimated
     share_true: float | None
+    share_errors: tuple[float, ...]  # by seed
     seconds: float | None  # of a fit, every feature worked out
     seconds_remembered: float | None  # of a fit that other runs' features were there for
 
@@ -89,9 +90,19 @@ def _entry(cell: Cell, figure: Figure, results: Sequence[Result]) -> Entry:
         simple=simple,
         share=_mean([r.metrics.get("outlier_share") for r in results]) if own else None,
         share_true=_mean([r.metrics.get("outlier_share_true") for r in results]) if own else None,
+        share_errors=tuple(_share_error(r.metrics) for r in results if own and _has_share(r)),
         seconds=_mean([r.seconds for r in timed if not r.features_remembered]),
         seconds_remembered=_mean([r.seconds for r in timed if r.features_remembered]),
     )
+
+
+def _has_share(result: Result) -> bool:
+    names = ("outlier_share", "outlier_share_true")
+    return all(result.metrics.get(name) is not None for name in names)
+
+
+def _share_error(metrics: dict[str, Any]) -> float:
+    return abs(float(metrics["outlier_share"]) - float(metrics["outlier_share_true"]))
 
 
 def value(metrics: dict[str, Any], metric: str, unseen: Sequence[str]) -> float | None:
@@ -193,6 +204,14 @@ def _verdict(found: Sequence[Entry]) -> list[str]:
         lines.append(
             f"AUROC above the best simple score: {mean} on average, {_percent(least, 2)} at the "
             f"least ({where})."
+        )
+    errors = [(error, e.cell) for e in found if e.figure == AUROC for error in e.share_errors]
+    if errors:
+        most, where = max(errors)
+        mean = _percent(math.fsum(error for error, _ in errors) / len(errors), 1)
+        lines.append(
+            f"Share of outliers off by {mean} points on average, {_percent(most, 1)} at the most "
+            f"({where})."
         )
     return lines
 

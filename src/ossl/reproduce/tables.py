@@ -247,6 +247,23 @@ def _baseline_cells() -> tuple[Cell, ...]:
     return tuple(cells)
 
 
+# --- how well the share of outliers is estimated, from none to nine in ten -----------------------
+
+_JUNK = (0, 5, 10, 20, 40, 60, 80, 90)  # percent of the pool
+
+
+def _share_cells() -> tuple[Cell, ...]:
+    cells = []
+    for row, split, *_ in _CIFAR:
+        if split not in ("cifar10-50", "cifar100-80-50"):
+            continue
+        for junk in _JUNK:
+            name = f"{split}-junk{junk}"
+            runs = _default_run(ProtocolData(split=name), "lite0", 128)
+            cells.append(Cell(name, f"{row}, {junk} % junk", _LITE0, runs, (Figure(AUROC),)))
+    return tuple(cells)
+
+
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -257,5 +274,6 @@ TABLES: dict[str, Table] = {
             (*_table1_cells("paper"), *_table1_cells("default")),
         ),
         Table("baselines", "The methods on equal terms", _baseline_cells()),
+        Table("shares", "The share of outliers, estimated", _share_cells()),
     )
 }

@@ -50,7 +50,7 @@ def reproduce(
 
     Args:
         table: default (the default recipe against its targets), table1 (the paper's) or baselines
-            (the methods to compare with, on one budget).
+            (the methods to compare with, on one budget) or shares (pools with 0 to 90 % junk).
         cells: Only these cells; * stands for anything. --dry-run shows them.
         seeds: Chooses the splits and every random start. Default: 0,1,2.
         profile: desk (minutes a run) or full (the paper's sizes). Default: desk.
