@@ -34,7 +34,7 @@ def fitted(drawn: Clusters, known: Tensor | None = None, seed: int = 0) -> Kerne
 def test_kernel_and_logits_are_what_plain_loops_say(seed: int) -> None:
     a, b = place(normal(5, 4, seed=seed), False), place(normal(3, 4, seed=seed + 1), False)
     close(gaussian(a, b, 0.7), slow.gaussian(a.tolist(), b.tolist(), 0.7), 1e-5)
-    coefficients, bias = normal(3, 2, seed=seed).float(), normal(2, seed=seed).float()
+    coefficients, bias = normal(3, 2, seed=seed), normal(2, seed=seed)
     head = KernelHead(b, coefficients, bias, 0.7, False, 1.0, None)
     expected = slow.logits(
         a.tolist(), b.tolist(), head.coefficients.tolist(), head.bias.tolist(), 0.7

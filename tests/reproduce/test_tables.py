@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ossl.baseline_presets import baseline_of
+from ossl.baseline_presets import OPENPROMPT, baseline_of
 from ossl.config import from_json, to_json
 from ossl.data.find import DATASETS
 from ossl.data.protocols import RULES
@@ -99,7 +99,7 @@ def test_one_place_has_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_every_baseline_has_a_cell_of_its_own_settings() -> None:
     cells = TABLES["baselines"].cells
-    assert [cell.name for cell in cells] == [*BASELINES]
+    assert [cell.name for cell in cells] == [OPENPROMPT, *BASELINES]
     for cell in cells:
         for profile in PROFILES:
             config = cell.runs[profile]
@@ -111,7 +111,7 @@ def test_every_baseline_has_a_cell_of_its_own_settings() -> None:
 
 
 def test_a_baselines_run_is_the_same_wherever_its_data_and_device_are() -> None:
-    cell = TABLES["baselines"].cells[0]
+    cell = TABLES["baselines"].cells[1]
     here = cell.config("desk", 0, PLACES)
     there = replace(cell.config("desk", 0, Places(Path("elsewhere"))), device="cuda")
     assert here != there

@@ -243,7 +243,7 @@ def _choose(
     seen = functional.one_hot(labels).cumsum(0).gather(1, labels[:, None]).squeeze(1) - 1
     base, change = torch.zeros_like(ridge.targets), torch.zeros_like(ridge.targets)
     for fold in range(FOLDS):
-        held = (seen % FOLDS == fold) & (torch.arange(len(labels)) < fair)
+        held = (seen % FOLDS == fold) & (torch.arange(len(labels)) < len(unpicked))
         out, kept = held.nonzero()[:, 0], (~held).nonzero()[:, 0]
         if len(out):
             fewer = ridge.without(out)
