@@ -52,7 +52,7 @@ def not_our_fault(error: Exception, where: str | None = None) -> str | None:
     if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
         return (
             "the memory does not suffice; take a smaller --image-size, or smaller batches by "
-            "--set schedule.pool_batch=N and --set schedule.labelled_batch=N (of another method "
-            "than openprompt: baseline.pool_batch and baseline.labelled_batch)."
+            "--set schedule.pool_batch=N and --set schedule.labelled_batch=N "
+            "(baseline.pool_batch and baseline.labelled_batch with another --method)."
         )
     return None
