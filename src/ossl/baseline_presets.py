@@ -41,9 +41,7 @@ EVERYDAY: dict[str, Any] = {
 EVERYDAY_OF: dict[str, dict[str, Any]] = {
     "openmatch": {"pseudo_from_epoch": 3},
     "mtc": {"learning_rate": 0.002, "outlier_epochs": 3, "window": 3, "ramp_epochs": 820},
-    # their projections are small networks, which diverge at the rate of a linear head
-    "iomatch": {"learning_rate": 0.01},
-    "ssb": {"learning_rate": 0.01, "detector_from": 0.5},
+    "ssb": {"detector_from": 0.5},
 }
 # What the authors' code changes by data set: OpenMatch's and SSB's consistency weight
 # (`utils/parser.py`, `fix_ssb.sh`) and SSB's wider projections, IOMatch's `config/openset_cv`.
