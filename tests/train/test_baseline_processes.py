@@ -13,18 +13,22 @@ from tests.train.test_processes import alone, in_two_processes, run
 
 pytestmark = pytest.mark.slow
 
-TINY = (
-    *("epochs=2", "epoch_steps=2", "labelled_batch=8", "pool_batch=8", "learning_rate=0.01"),
-    "pseudo_from_epoch=1",
-)
+TINY = ("epochs=2", "epoch_steps=2", "labelled_batch=8", "pool_batch=8", "learning_rate=0.01")
+OWN = {
+    "openmatch": ("pseudo_from_epoch=1",),
+    "iomatch": ("projection=8", "align=true"),
+    # MTC mixes pictures within each process, by design, so only its outlier head learns here
+    "mtc": ("learning_rate=0.001", "outlier_epochs=2", "window=1"),
+}
 
 
-def test_two_processes_are_one(tmp_path: Path) -> None:
-    """Of OpenMatch, which has every side; MTC mixes pictures within each process, by design."""
+@pytest.mark.parametrize("method", OWN)
+def test_two_processes_are_one(method: str, tmp_path: Path) -> None:
+    """Of methods that have every side, or remember something of all processes' pictures."""
     labelled, pool, _ = make_folders(tmp_path)
-    settings = [word for name in TINY for word in ("--set", f"baseline.{name}")]
+    settings = [word for name in (*TINY, *OWN[method]) for word in ("--set", f"baseline.{name}")]
     words = [
-        *("fit", "--method", "openmatch", "--labelled", str(labelled), "--unlabelled", str(pool)),
+        *("fit", "--method", method, "--labelled", str(labelled), "--unlabelled", str(pool)),
         *("--backbone", "wrn-28-2", "--image-size", "16", "--precision", "fp32"),
         *("--device", "cpu", "--quiet", *settings),
     ]
