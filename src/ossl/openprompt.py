@@ -85,13 +85,20 @@ class OpenPrompt:
     # --- learning -----------------------------------------------------------------------------
 
     def fit(
-        self, labelled: Any, unlabelled: Any, pool: Any = None, *, out: Any = None
+        self,
+        labelled: Any,
+        unlabelled: Any,
+        pool: Any = None,
+        *,
+        out: Any = None,
+        overwrite: bool = False,
     ) -> OpenPrompt:
         """This object, having learnt from two folders, or from pictures in memory.
 
         Folders: `fit("labelled/", "unlabelled/")`, one sub-folder per class in the first. In
         memory: `fit(pictures, labels, pool)`, uint8 arrays N×H×W×3, lists of Pillow's pictures, or
-        lists of paths. `out` is a folder for the run; without one it is kept until `save`.
+        lists of paths. `out` is a folder for the run, and `overwrite` replaces the one that is
+        there; without a folder the run is kept until `save`.
         """
         kept = None if out is not None else tempfile.TemporaryDirectory(prefix="ossl-")
         where = Path(out) if kept is None else Path(kept.name) / "run"
@@ -108,7 +115,9 @@ class OpenPrompt:
                 def pictures(size: int) -> Task:
                     return given_task(first, second, size, progress)
 
-            metrics = fit_run(config, where, progress, memory=memory, pictures=pictures)
+            metrics = fit_run(
+                config, where, progress, overwrite=overwrite, memory=memory, pictures=pictures
+            )
         self._take(load_run(where, create_accelerator(config.device)), metrics)
         self._kept = kept
         return self
