@@ -80,7 +80,7 @@ def exported(out: Path, format: str, size: int, classes: tuple[str, ...], thresh
 def push(
     run: Run, repo: Repository, to: Folder = None, private: Flag = False, message: Name = None
 ) -> None:
-    """Upload a run to the Hugging Face hub, with a card that says what it is and how good.
+    """Upload a run to the Hugging Face hub, with a card that describes it.
 
     OpenPrompt.from_pretrained(REPO) takes it back. Nothing that is uploaded names a folder of this
     machine; features of the pictures are in it, pictures are not. Needs a login (hf auth login);
