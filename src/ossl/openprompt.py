@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -80,7 +82,6 @@ class OpenPrompt:
         self.quiet = quiet
         self._run: LoadedRun | None = None
         self._metrics: dict[str, Any] = {}
-        self._kept: tempfile.TemporaryDirectory[str] | None = None  # the run, until it is saved
 
     # --- learning -----------------------------------------------------------------------------
 
@@ -100,8 +101,10 @@ class OpenPrompt:
         lists of paths. `out` is a folder for the run, and `overwrite` replaces the one that is
         there; without a folder the run is kept until `save`.
         """
-        kept = None if out is not None else tempfile.TemporaryDirectory(prefix="ossl-")
-        where = Path(out) if kept is None else Path(kept.name) / "run"
+        where = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="ossl-")) / "run"
+        if out is None:
+            # The run goes with this object, unless `save` takes it.
+            weakref.finalize(self, shutil.rmtree, where.parent, ignore_errors=True)
         with self._progress() as progress, self._memory(progress) as memory:
             if pool is None:
                 _folders_given(labelled, unlabelled)
@@ -119,7 +122,6 @@ class OpenPrompt:
                 config, where, progress, overwrite=overwrite, memory=memory, pictures=pictures
             )
         self._take(load_run(where, create_accelerator(config.device)), metrics)
-        self._kept = kept
         return self
 
     # --- what was learnt ----------------------------------------------------------------------
@@ -264,8 +266,6 @@ def _path(place: Place | None) -> Path | None:
 
 
 def _as_text(value: Any) -> str:
-    import json
-
     return value if isinstance(value, str) else json.dumps(value)
 
 
