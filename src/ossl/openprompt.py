@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -80,21 +82,29 @@ class OpenPrompt:
         self.quiet = quiet
         self._run: LoadedRun | None = None
         self._metrics: dict[str, Any] = {}
-        self._kept: tempfile.TemporaryDirectory[str] | None = None  # the run, until it is saved
 
     # --- learning -----------------------------------------------------------------------------
 
     def fit(
-        self, labelled: Any, unlabelled: Any, pool: Any = None, *, out: Any = None
+        self,
+        labelled: Any,
+        unlabelled: Any,
+        pool: Any = None,
+        *,
+        out: Any = None,
+        overwrite: bool = False,
     ) -> OpenPrompt:
         """This object, having learnt from two folders, or from pictures in memory.
 
         Folders: `fit("labelled/", "unlabelled/")`, one sub-folder per class in the first. In
         memory: `fit(pictures, labels, pool)`, uint8 arrays N×H×W×3, lists of Pillow's pictures, or
-        lists of paths. `out` is a folder for the run; without one it is kept until `save`.
+        lists of paths. `out` is a folder for the run, and `overwrite` replaces the one that is
+        there; without a folder the run is kept until `save`.
         """
-        kept = None if out is not None else tempfile.TemporaryDirectory(prefix="ossl-")
-        where = Path(out) if kept is None else Path(kept.name) / "run"
+        where = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="ossl-")) / "run"
+        if out is None:
+            # The run goes with this object, unless `save` takes it.
+            weakref.finalize(self, shutil.rmtree, where.parent, ignore_errors=True)
         with self._progress() as progress, self._memory(progress) as memory:
             if pool is None:
                 _folders_given(labelled, unlabelled)
@@ -108,9 +118,10 @@ class OpenPrompt:
                 def pictures(size: int) -> Task:
                     return given_task(first, second, size, progress)
 
-            metrics = fit_run(config, where, progress, memory=memory, pictures=pictures)
+            metrics = fit_run(
+                config, where, progress, overwrite=overwrite, memory=memory, pictures=pictures
+            )
         self._take(load_run(where, create_accelerator(config.device)), metrics)
-        self._kept = kept
         return self
 
     # --- what was learnt ----------------------------------------------------------------------
@@ -255,8 +266,6 @@ def _path(place: Place | None) -> Path | None:
 
 
 def _as_text(value: Any) -> str:
-    import json
-
     return value if isinstance(value, str) else json.dumps(value)
 
 

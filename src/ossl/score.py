@@ -67,6 +67,7 @@ class Verdicts:
     """What was said of a source: a row for each picture that could be read, a reason for others."""
 
     names: list[str]
+    indices: list[int]  # of those pictures in the source
     predictions: Predictions
     rejected: list[Rejected]
 
@@ -88,7 +89,7 @@ def score_source(
             f"the first is {rejected[0].path}: {rejected[0].reason}."
         )
     names = [source.names[index] for index in indices]
-    return Verdicts(names, Predictions.joined(parts), rejected)
+    return Verdicts(names, indices, Predictions.joined(parts), rejected)
 
 
 def _batches(

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_the_card_is_honest(fitted: FittedRun) -> None:
     run = load_run(fitted.run)
     metrics = json.loads((fitted.run / "metrics.json").read_text(encoding="utf-8"))
     card = ModelCard(model_card(run, metrics, NAME))
-    about = card.data.to_dict()  # type: ignore[no-untyped-call]
+    about: dict[str, Any] = card.data.to_dict()  # type: ignore[no-untyped-call]
     assert about["library_name"] == "ossl"
     assert "open-set-recognition" in about["tags"]
     assert "license" not in about  # the owner's to choose

@@ -7,8 +7,11 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import PurePath
 
+from torch import Tensor
+
 from ossl.config import FolderData, ProtocolData, RunConfig, to_json
 from ossl.fit import LoadedRun
+from ossl.models.backbone import Backbone
 
 INPUT = "pictures"
 OUTPUTS = ("probabilities", "outlier_score", "is_outlier")
@@ -16,7 +19,7 @@ OUTPUTS = ("probabilities", "outlier_score", "is_outlier")
 
 def about(run: LoadedRun) -> dict[str, str]:
     """The header's entries by name; what is not text is JSON."""
-    encoder = run.method.get_submodule("encoder")
+    encoder = next(part for part in run.method.modules() if isinstance(part, Backbone))
     return {
         "made_by": f"ossl {version('ossl')}",
         "classes": json.dumps(run.classes, ensure_ascii=False),
@@ -25,9 +28,7 @@ def about(run: LoadedRun) -> dict[str, str]:
             "turn upright, crop the centre square, resize it to image_size x image_size "
             "(bicubic, antialiased), RGB; normalisation is inside"
         ),
-        "normalisation": json.dumps(
-            {"mean": rounded(encoder.get_buffer("mean")), "std": rounded(encoder.get_buffer("std"))}
-        ),
+        "normalisation": json.dumps({"mean": rounded(encoder.mean), "std": rounded(encoder.std)}),
         "threshold": repr(run.method.threshold),
         "scores": "a higher outlier score is more outlying; above threshold it is an outlier",
         "recipe": run.config.recipe_name,
@@ -36,9 +37,9 @@ def about(run: LoadedRun) -> dict[str, str]:
     }
 
 
-def rounded(values: object) -> list[float]:
+def rounded(values: Tensor) -> list[float]:
     """A tensor's numbers as they were written down, before float32."""
-    return [round(value, 6) for value in values.tolist()]  # type: ignore[attr-defined]
+    return [round(value, 6) for value in values.tolist()]
 
 
 def public_config(config: RunConfig) -> RunConfig:

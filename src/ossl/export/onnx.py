@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ossl.compute import compute_dtype
 from ossl.errors import InputError
 from ossl.export.about import INPUT, OUTPUTS, about, public_config_text
 from ossl.files import write_whole
@@ -48,7 +49,7 @@ def write_onnx(run: LoadedRun, path: Path) -> None:
     """
     onnx = check_installed()
     method = run.method
-    if getattr(method, "dtype", torch.float32) != torch.float32:
+    if compute_dtype(run.config.precision, run.accelerator.device) != torch.float32:
         config = replace(run.config, precision="fp32")
         method = restored(
             config,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Annotated, Literal
@@ -41,13 +42,16 @@ def export(run: Run, format: FormatName = None, out: File = None) -> None:
             f"--out {out} is a folder; name a file, such as {out / f'model.{chosen}'}."
         )
     from ossl.compute import create_accelerator
+    from ossl.files import check_writable
     from ossl.fit import load_run
 
     if chosen == "onnx":
         from ossl.export.onnx import check_installed, write_onnx
 
         check_installed()
+        check_writable(out.parent)
         loaded = load_run(run, create_accelerator("cpu"))
+        print("tracing the graph, which takes about half a minute …", file=sys.stderr)
         write_onnx(loaded, out)
     else:
         from ossl.export.bundle import write_bundle
@@ -76,7 +80,7 @@ def exported(out: Path, format: str, size: int, classes: tuple[str, ...], thresh
 def push(
     run: Run, repo: Repository, to: Folder = None, private: Flag = False, message: Name = None
 ) -> None:
-    """Upload a run to the Hugging Face hub, with a card that says what it is and how good.
+    """Upload a run to the Hugging Face hub, with a card that describes it.
 
     OpenPrompt.from_pretrained(REPO) takes it back. Nothing that is uploaded names a folder of this
     machine; features of the pictures are in it, pictures are not. Needs a login (hf auth login);

@@ -20,7 +20,7 @@ def pieces(values: Tensor, rows: int = ROWS_AT_A_TIME) -> Iterator[Tensor]:
     if torch.compiler.is_compiling() or not len(values):
         yield values
         return
-    for low in range(0, len(values), rows):
+    for low in range(0, max(len(values), 1), rows):  # of nothing, one piece with nothing
         yield values[low : low + rows]
 
 
