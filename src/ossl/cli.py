@@ -171,7 +171,7 @@ def sort(
     Args:
         run: A finished run.
         images: A folder of pictures, nested or not.
-        out: Where the predictions, rejected_files.csv and the page report.html go.
+        out: Where predictions.parquet, predictions.csv and rejected_files.csv go.
         threshold: The outlier score above which a picture is put aside. Default: the run's own.
         device: Where to compute. Default: auto.
         cache: A folder that remembers a frozen encoder's features, as for ossl fit.

@@ -27,7 +27,6 @@ def option(metavar: str, name: str | None = None, default: str = "") -> Any:
 
 
 Run = Annotated[Path, tyro.conf.Positional, option("RUN")]
-RunOrSorted = Annotated[Path, tyro.conf.Positional, option("RUN|OUT")]
 Word = Annotated[str, tyro.conf.Positional, option("WHAT")]
 TableName = Annotated[str, tyro.conf.Positional, option("TABLE")]
 Folder = Annotated[Path | None, option("DIR")]
@@ -46,6 +45,7 @@ Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior
 Json = Annotated[
     bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(name="json", help_behavior_hint="")
 ]
+RunOrSorted = Annotated[Path, tyro.conf.Positional, option("RUN|OUT")]
 Settings = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], option("NAME=VALUE", name="set")]
 
 

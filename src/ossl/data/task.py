@@ -142,14 +142,6 @@ def load_pool(
     return (Judged("the pool", pool, labels, float((labels < 0).mean())),)
 
 
-def training_source(config: ProtocolData | DigitsData) -> Source:
-    """The undecoded training pictures of a benchmark, that its split's indices mean."""
-    if isinstance(config, DigitsData):
-        return digits_source()
-    with _data_root_named():
-        return _sources(config)[0]
-
-
 def load_folders(config: FolderData, size: int, progress: Progress) -> Task:
     """The pictures of a person's own folders, refused where nothing can be learnt from them."""
     check_separate(config.labelled, config.unlabelled)
@@ -219,6 +211,14 @@ def _sources(config: ProtocolData) -> tuple[Source, Source]:
 def _digits(seed: int) -> tuple[Split, Source, Source]:
     source = digits_source()
     return split(split_rule("digits"), source.labels, None, seed), source, source
+
+
+def training_source(config: ProtocolData | DigitsData) -> Source:
+    """The undecoded training pictures of a benchmark, that its split's indices mean."""
+    if isinstance(config, DigitsData):
+        return digits_source()
+    with _data_root_named():
+        return _sources(config)[0]
 
 
 def load_pictures(source: Source, size: int, what: str, progress: Progress) -> Pictures:
