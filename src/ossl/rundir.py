@@ -5,9 +5,9 @@ split.json               which pictures were labelled, pool and test (benchmarks
 pictures.json            how many pictures the run learns from, and a hash of their names
 model.safetensors        encoder, classifier, prompts and teacher; class names in its header
 jointspace.safetensors   the space, the centres and λ
+report.html              the page of `ossl report RUN`
 metrics.json             what `ossl evaluate RUN --json` prints
 rejected_files.csv       the labelled and pool files that could not be read, each with a reason
-report.html              the page of `ossl report RUN`
 corrections.csv          what a person said of pool pictures (fits with --corrections)
 journal.jsonl, tensorboard/, checkpoints/   written by the training loop
 """
@@ -40,9 +40,9 @@ _OWN = (
     "journal.jsonl",
     "predictions.csv",
     "predictions.parquet",
-    "rejected_files.csv",
     "report.html",
     "corrections.csv",
+    "rejected_files.csv",
     "tensorboard",
     "checkpoints",
 )

@@ -79,9 +79,18 @@ def test_many_classes_with_names_of_every_kind(tmp_path: Path, open_page: OpenPa
     assert page.locator("#matches").inner_text() == f"{int(kept.sum())} of 400 pictures"
     page.locator("#show").select_option("all")
     settle(page)
-    page.locator("#browse-list .card:visible").first.click()
-    page.locator("#viewer-marks button").nth(2).click()  # the second class, after the outlier
+    page.locator("#browse-list .card:visible").first.focus()
+    page.keyboard.press("c")
+    page.keyboard.type('AND "q')
+    assert page.locator("#viewer-marks button:visible").all_inner_texts() == [
+        "Outlier O",
+        f"{classes[1]} 2",
+    ]
+    page.keyboard.press("Enter")
     settle(page)
+    assert page.locator("#viewer-marks [aria-pressed=true]").all_inner_texts() == [
+        f"{classes[1]} 2"
+    ]
     page.keyboard.press("Escape")
     with page.expect_download() as waiting:
         page.locator("#download-decisions").click()

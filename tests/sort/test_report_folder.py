@@ -83,6 +83,21 @@ def test_pictures_that_are_gone_keep_their_thumbnails(
     assert set(front_decoded(data["names"])) == set(before)
 
 
+def test_pictures_that_were_moved_into_the_sorted_folder_are_found_there(
+    sorted_pool: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, pool = sorted_pool
+    before = earlier_thumbnails(out / "report.html")
+    for number, name in enumerate(sorted(before)):
+        place = out / ("outliers", "unsure", "known/circle", "known/a class")[number % 4] / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        (pool / name).rename(place)
+    (out / "report.html").unlink()
+    assert main(["report", str(out)]) == 0
+    assert "no longer" not in capsys.readouterr().out
+    assert earlier_thumbnails(out / "report.html") == before
+
+
 def test_a_folder_with_a_page_in_it_is_not_sorted_into(
     sorted_pool: tuple[Path, Path],
     fitted: FittedRun,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import json
 import os
@@ -120,7 +121,7 @@ def write_report(
     else:
         write_text(out / FACTS_FILE, json_text(asdict(facts), indent=2) + "\n")
     rows = Rows.read(out, facts.classes)
-    look = open_picture or _opener(facts.images_at)
+    look = open_picture or _opener(facts.images_at, out)
     wanted = choose(rows.score, rows.confidence, rows.label, facts.threshold)
     before = earlier_thumbnails(out / PAGE_FILE)
     task = progress.task("making the report page", len(wanted))
@@ -273,14 +274,18 @@ def read_rejected(path: Path) -> list[tuple[str, str]]:
         return [(row["path"], row["reason"]) for row in csv.DictReader(file)]
 
 
-def _opener(images: str) -> Callable[[str], Image.Image]:
+def _opener(images: str, out: Path) -> Callable[[str], Image.Image]:
+    """Opens a picture where it was sorted, or where a move has arranged it in the sorted folder."""
+    known = out / "known"
+    classes = sorted(known.iterdir()) if known.is_dir() else []
+    places = [Path(images)] if images else []
+    places += [place for place in (out / "outliers", out / "unsure", *classes) if place.is_dir()]
+
     def look(name: str) -> Image.Image:
-        if not images:
-            raise UnreadablePicture("it lies in no folder")
-        try:
-            return open_bytes((Path(images) / name).read_bytes())
-        except OSError as problem:
-            raise UnreadablePicture(f"cannot be read: {problem.strerror}") from None
+        for place in places:
+            with contextlib.suppress(OSError):
+                return open_bytes((place / name).read_bytes())
+        raise UnreadablePicture("it is neither where it was nor in the sorted folder")
 
     return look
 

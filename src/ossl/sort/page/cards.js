@@ -68,12 +68,6 @@ function fillGallery(list, indices, nothing) {
 const cardsOf = (list) => [...list.querySelectorAll(".card")];
 const picturesOf = (list) => cardsOf(list).map((card) => card.index);
 
-function focusCard(card) {
-  for (const other of card.closest("ul").querySelectorAll('.card[tabindex="0"]')) other.tabIndex = -1;
-  card.tabIndex = 0;
-  card.focus();
-}
-
 // The card that an arrow leads to within its gallery, or undefined at an edge.
 function neighbour(card, key) {
   const cards = cardsOf(card.closest("ul"));
@@ -87,6 +81,7 @@ function neighbour(card, key) {
   return found && found.offsetTop !== top ? found : undefined;
 }
 
+// The focused card is the one that the Tab key comes back to.
 document.addEventListener("focusin", (event) => {
   const card = event.target.closest?.(".card");
   if (!card) return;

@@ -14,14 +14,13 @@ function keyOnCard(event, card) {
     const item = card.closest("#browse-list li");
     if (item) arrowInBrowse(item, key);
     else {
-      const next = neighbour(card, key);
-      if (next) focusCard(next);
+      neighbour(card, key)?.focus();
     }
     return true;
   }
   if (key.toLowerCase() === "c") {
     card.click();
-    markButtons[0].button.focus();
+    chooseClass();
     return true;
   }
   const mark = markOf(key.toLowerCase(), card.index);
@@ -32,7 +31,7 @@ function keyOnCard(event, card) {
 
 function keyInViewer(event) {
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") turn(event.key === "ArrowLeft" ? -1 : 1);
-  else if (event.key.toLowerCase() === "c") markButtons[0].button.focus();
+  else if (event.key.toLowerCase() === "c") chooseClass();
   else {
     const mark = markOf(event.key.toLowerCase(), viewed());
     if (mark === null) return false;

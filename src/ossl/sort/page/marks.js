@@ -105,9 +105,29 @@ const markButtons = [
   return { mark, button };
 });
 $("viewer-marks").append(...markButtons.map(({ button }) => button));
+
+// Of many classes, a few letters find one.
+const classFilter = $("class-filter");
+classFilter.hidden = K <= 24;
 $("viewer-marks").classList.toggle("many", K > 24);
+function filterClasses() {
+  const words = classFilter.value.trim().toLowerCase();
+  for (const { mark, button } of markButtons) button.hidden = mark >= 0 && !D.classes[mark].toLowerCase().includes(words);
+}
+classFilter.addEventListener("input", filterClasses);
+classFilter.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  const first = markButtons.find(({ mark, button }) => mark >= 0 && !button.hidden);
+  if (!first) return;
+  event.preventDefault();
+  setMark(viewed(), first.mark);
+  first.button.focus();
+});
+const chooseClass = () => (K > 24 ? classFilter : markButtons[0].button).focus();
 
 function enlarge(pictures, at) {
+  classFilter.value = "";
+  filterClasses();
   view.pictures = pictures;
   view.at = at;
   view.from = document.activeElement;
