@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import PurePosixPath
 
 LONGEST = 200  # bytes of a folder's name; file systems take 255, archives and sync tools less
@@ -44,7 +44,7 @@ def clash_free(paths: Sequence[str]) -> list[str]:
             place = PurePosixPath(path)
             before = "" if str(place.parent) == "." else f"{place.parent}/"
             stem = _shortened(place.stem, LONGEST)
-            path = _free(f"{before}{stem}", place.suffix, taken | folders)
+            path = _free(f"{before}{stem}", place.suffix, taken, folders)
         taken.add(key(path))
         found.append(path)
     return found
@@ -55,10 +55,10 @@ def key(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
-def _free(start: str, ending: str, taken: set[str]) -> str:
+def _free(start: str, ending: str, taken: set[str], folders: Set[str] = frozenset()) -> str:
     """The name, with the first number that makes it a new one; noted in `taken`."""
     number, name = 1, f"{start}{ending}"
-    while key(name) in taken:
+    while key(name) in taken or key(name) in folders:
         number += 1
         name = f"{start} ({number}){ending}"
     taken.add(key(name))
