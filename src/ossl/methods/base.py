@@ -48,6 +48,7 @@ class Phase:
     nesterov: bool = False
     decays_all: bool = True  # the weight decay; else biases and normalisations are spared
     optimiser: Literal["sgd", "adamw"] = "sgd"  # AdamW has no momentum of its own to set
+    gradient: Literal["plain", "normalised"] = "plain"  # normalised: of length 1 in every step
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,11 @@ class Method(nn.Module, ABC):
     def closed_form_parameters(self) -> int:
         """How many numbers were solved for instead of learnt step by step."""
         return 0
+
+    @property
+    def remark(self) -> str | None:
+        """What it decided by the data and why, one line for people; None where nothing was."""
+        return None
 
     @property
     def outlier_share_interval(self) -> tuple[float, float] | None:

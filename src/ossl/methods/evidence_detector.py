@@ -11,6 +11,7 @@ from torch import Tensor
 from ossl.config import RecipeConfig
 from ossl.jointspace.anchored import anchored_mixture
 from ossl.jointspace.principal import StackSettings
+from ossl.jointspace.share import hidden_auroc
 from ossl.jointspace.simple import SimpleScores, fit_simple_scores
 from ossl.jointspace.stacking import StackedSpace, fit_stacked_space
 from ossl.jointspace.state import from_tensors, to_tensors
@@ -75,6 +76,13 @@ class EvidenceDetector(Detector):
     def simple_scores(self, features: Tensor) -> dict[str, Tensor]:
         """The scores of raw features that were fitted on the same labelled pictures and pool."""
         return {} if self.simple is None else self.simple(features)
+
+    @property
+    def hidden_auroc(self) -> float:
+        """AUROC of labelled pictures hidden in the pool against it."""
+        if self.space is None:
+            return float("nan")
+        return hidden_auroc(self.space.known_scores, self.space.pool_scores)
 
     def tensors(self) -> dict[str, Tensor]:
         """The whole joint space, and the simple scores."""

@@ -3,18 +3,20 @@
 Stage 1 learns the encoder E, the classifier C and the prompt v from labelled pictures. Stage 2
 freezes E and C; a student's prompt learns from the pool under a moving-average teacher, a joint
 space tells known from outlying, and a second prompt learns from the outliers to push v away.
+The default recipe may tune its prompt on a frozen encoder instead (`prompt_tuning`).
 Every reading of the paper is a setting of `RecipeConfig`, numbered as in DESIGN section 2.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ossl.config import RecipeConfig, RunConfig, ScheduleConfig
+from ossl.config import RecipeConfig, RunConfig, ScheduleConfig, View
 from ossl.data.batches import Batch
 from ossl.jointspace.kernel_head import KernelHead, fit_kernel_head
 from ossl.jointspace.losses import prompt_contrast
@@ -29,12 +31,14 @@ from ossl.methods.openprompt_parts import (
     new_prompt,
     two_stages,
 )
+from ossl.methods.prompt_tuning import TUNING, PromptTuning, TuningState, check_views
 from ossl.models.backbone import Backbone
 from ossl.models.frozen import FrozenBackbone, freeze
 from ossl.models.head import Head
 from ossl.models.memory import FeatureMemory
 from ossl.models.statistics import estimating_statistics
 from ossl.models.teacher import Ema
+from ossl.models.views import mean_of, view_features
 
 CLASSIFIER = "classifier"  # before the names of its tensors in jointspace.safetensors
 
@@ -66,9 +70,14 @@ class OpenPrompt(Method):
         self.trains_encoder = recipe.train_encoder == "always" or (
             recipe.train_encoder == "auto" and not encoder.pretrained
         )
-        # With a frozen encoder and no prompt stage 1 is a linear fit on features that stay.
+        self.views = check_views(recipe, schedule, encoder, self.trains_encoder)
+        self.tuning: PromptTuning | None = None
+        if schedule.tuning_epochs:
+            self.tuning = PromptTuning(self.views, classes, seed)
+        # A frozen encoder's features stay, and a classifier is fitted on them in closed form.
+        self.learns_by_paper = recipe.prompt.size != 0 and self.tuning is None
         self.fits_head = recipe.head == "closed_form" and not (
-            self.trains_encoder or recipe.prompt.size != 0
+            self.trains_encoder or self.learns_by_paper
         )
         self.classes = classes
         self.head = None if self.fits_head else Head(encoder.width, classes, seed=seed)
@@ -89,6 +98,7 @@ class OpenPrompt(Method):
         # The frozen encoder is worked out from `encoder`, so it is kept out of the state dict.
         self._frozen: tuple[FrozenBackbone, ...] = ()
         self._memory: FeatureMemory | None = None
+        self._settled = False  # whether the prompt has learnt all that it will
 
     @classmethod
     def create(cls, config: RunConfig, encoder: Backbone, classes: int, dtype: torch.dtype) -> Self:
@@ -100,11 +110,12 @@ class OpenPrompt(Method):
     @property
     def learns_from_pool(self) -> bool:
         """Whether anything is left for gradients in stage 2."""
-        return self.recipe.prompt.size != 0 or self.recipe.detector == "discriminator"
+        return self.learns_by_paper or self.recipe.detector == "discriminator"
 
     def enter(self, stage: Stage) -> None:
         """Freeze the encoder in stage 2, and in stage 1 too unless it is to be trained."""
         learns = stage.name == "labelled" and self.trains_encoder
+        self._settled = stage.name == "pool" and not self.learns_by_paper
         self.encoder.requires_grad_(learns)
         # Convolutions in bf16 are faster over channels-last memory, on the CPU too.
         self.encoder.to(memory_format=torch.channels_last)
@@ -115,15 +126,26 @@ class OpenPrompt(Method):
 
     def begin(self, stage: Stage, scan: Scan) -> LogValues:
         """The values to log after stage 2's start: teacher from student, first boundary."""
+        if stage.name == TUNING and self.tuning is not None:
+            labelled, pool = self._scan_features(scan)
+            values = self.fit(labelled, scan.labels, pool)
+            known, logits = self.detector.known_probability(pool), self.logits(pool)
+            return values | self.tuning.start(labelled, scan.labels, pool, known, logits)
         if stage.name != "pool":
             return {}
         if self.trains_encoder:
             self._settle_encoder(scan)
         self.teacher.restart()
+        if self.tuning is not None:
+            return self.tuning.choose(self, scan)
         labelled, pool = self._scan_features(scan)
-        values = self.detector.initialise(labelled, pool, scan.labels)
+        return self.fit(labelled, scan.labels, pool)
+
+    def fit(self, labelled: Tensor, labels: Tensor, pool: Tensor) -> LogValues:
+        """The values to log after fitting detector and classifier on these features."""
+        values = self.detector.initialise(labelled, pool, labels)
         if self.fits_head:
-            values |= self._fit_head(labelled, scan.labels, pool)
+            values |= self._fit_head(labelled, labels, pool)
         self._collect_outliers(pool)
         return values
 
@@ -137,7 +159,7 @@ class OpenPrompt(Method):
                 learning["encoder"] = self.encoder
         elif phase.name == STUDENT:
             learning["detector"] = self.detector
-        elif self.outlier_prompt is not None:
+        elif phase.name == OUTLIERS and self.outlier_prompt is not None:
             learning = {"outlier_prompt": self.outlier_prompt}
         return {
             f"{part}.{name}": parameter
@@ -146,7 +168,9 @@ class OpenPrompt(Method):
         }
 
     def pool_choice(self, phase: Phase) -> Tensor | None:
-        """The detected outliers for the outlier prompt, the whole pool otherwise."""
+        """The outliers for the outlier prompt, what is sure for a tuning, else the whole pool."""
+        if phase.name == TUNING and self.tuning is not None:
+            return self.tuning.pool_choice
         return self.outliers if phase.name == OUTLIERS else None
 
     # --- the losses ---------------------------------------------------------------------------
@@ -157,6 +181,9 @@ class OpenPrompt(Method):
             return self._labelled_losses(batch)
         if phase.name == STUDENT:
             return self._student_losses(batch)
+        if phase.name == TUNING and self.tuning is not None:
+            pictures = torch.cat([batch.labelled["weak"], batch.pool["weak"]])
+            return self.tuning.losses(self.features(pictures, self.prompt), batch)
         return self._outlier_prompt_losses(batch)
 
     def _labelled_losses(self, batch: Batch) -> dict[str, Tensor]:
@@ -215,6 +242,9 @@ class OpenPrompt(Method):
 
     def end_phase(self, phase: Phase, scan: Scan) -> LogValues:
         """The values to log after the pass that ends an epoch of the student (row 10)."""
+        if phase.name == TUNING and self.tuning is not None:
+            encode = partial(self.encode, view="prompted")
+            return self.tuning.refit(scan("labelled", encode), scan.labels)
         if phase.name != STUDENT:
             return {}
         labelled, pool = self._scan_features(scan)
@@ -225,18 +255,26 @@ class OpenPrompt(Method):
     # --- features and predictions -------------------------------------------------------------
 
     def features(self, pictures: Tensor, prompt: nn.Module) -> Tensor:
-        """f = E(x + v), float32, for uint8 pictures."""
-        net = self.frozen_encoder if self._frozen else self.encoder
+        """f = E(x + v), float32, for uint8 pictures; out of training the mean over the views."""
+        if not self._frozen:
+            return view_features(self.encoder, prompt, pictures, "prompted")
+        if self.training:  # no picture comes twice: every view of it is drawn anew
+            return view_features(self._frozen[0], prompt, pictures, "prompted")
+        views = self.views if self.tuning is None else self.tuning.views
+        parts = (self.encode(pictures, view, prompt) for view in views)
+        return mean_of(parts)
 
-        def encode(some: Tensor) -> Tensor:
-            features: Tensor = net(prompt(self.encoder.normalise(some)))
-            return features
-
-        # In training no picture comes twice: every view of it is drawn anew.
-        stays = bool(self._frozen) and self.recipe.prompt.size == 0 and not self.training
-        if self._memory is None or not stays:
-            return encode(pictures)
-        return self._memory.features(self._frozen[0], pictures, encode)
+    @torch.no_grad()
+    def encode(self, pictures: Tensor, view: View, prompt: nn.Module | None = None) -> Tensor:
+        """The features of uint8 pictures in one view, remembered where they stay."""
+        return view_features(
+            self._frozen[0],
+            prompt or self.prompt,
+            pictures,
+            view,
+            self._memory,
+            settled=self._settled,
+        )
 
     def remember(self, memory: FeatureMemory) -> None:
         """Take the frozen encoder's features of pictures without a prompt from a memory."""
@@ -294,6 +332,16 @@ class OpenPrompt(Method):
         return 0 if self.fitted_head is None else self.fitted_head.parameter_count
 
     @property
+    def remark(self) -> str | None:
+        """Whether a tuned prompt is used, and why."""
+        return None if self.tuning is None else self.tuning.remark
+
+    def figures(self) -> tuple[float, float]:
+        """Held-out accuracy and the AUROC of hidden labelled pictures, of what is fitted now."""
+        right = None if self.fitted_head is None else self.fitted_head.held_out_accuracy
+        return float("nan") if right is None else right, self.detector.hidden_auroc
+
+    @property
     def outlier_share_interval(self) -> tuple[float, float] | None:
         """Where the share of outliers in the pool lies in nine cases of ten."""
         return self.detector.interval
@@ -301,13 +349,17 @@ class OpenPrompt(Method):
     def joint_space(self) -> dict[str, Tensor]:
         """The detector's space, centres and λ, and which pool pictures it put aside."""
         head = to_tensors(self.fitted_head, CLASSIFIER)
-        return {**self.detector.tensors(), **head, "pool_outliers": self.outliers}
+        tuning = {} if self.tuning is None else to_tensors(self.tuning.state, TUNING)
+        return {**self.detector.tensors(), **head, **tuning, "pool_outliers": self.outliers}
 
     def load_joint_space(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `joint_space` gave."""
         kept = dict(tensors)
         self.outliers = kept.pop("pool_outliers").cpu()
         own = {name: kept.pop(name) for name in tensors if name.startswith(f"{CLASSIFIER}.")}
+        state = {name: kept.pop(name) for name in tensors if name.startswith(f"{TUNING}.")}
+        if self.tuning is not None:
+            self.tuning.state = from_tensors(TuningState, state, TUNING)
         if own:
             self.fitted_head = from_tensors(KernelHead, own, CLASSIFIER)
         self.detector.load_tensors(kept)

@@ -35,6 +35,10 @@ class Result:
 def run_hash(config: RunConfig, unseen: tuple[str, ...], truth: Path | None) -> str:
     """A short hash of a run's settings and of what it is judged on."""
     settings = asdict(config)
+    if config.budget is None:  # as it was hashed before there were budgets
+        del settings["budget"], settings["recipe"]["views"]
+        for name in [name for name in settings["schedule"] if name.startswith("tuning_")]:
+            del settings["schedule"][name]
     if config.baseline is None:  # as it was hashed before there were baselines
         del settings["baseline"]
     else:  # results of several machines make one table: where data and device are is left out
