@@ -41,7 +41,8 @@ class _Analysis:
     def head(self, shrinkage: float) -> tuple[Tensor, Tensor]:
         """Weight and bias; what lies outside the seen directions has the floor's variance alone."""
         floor = shrinkage * self.variance.sum() / self.means.shape[1]
-        floor = floor.clamp(min=torch.finfo(floor.dtype).tiny)
+        if float(floor) == 0:  # one picture a class: nothing but the distance to the means is known
+            floor = torch.ones_like(floor)
         centred = self.means - self.mean
         seen = centred @ self.directions.T
         inverse = 1 / ((1 - shrinkage) * self.variance + floor)

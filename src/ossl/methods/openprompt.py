@@ -13,16 +13,19 @@ from functools import partial
 from typing import ClassVar, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ossl.config import RecipeConfig, RunConfig, ScheduleConfig, View
 from ossl.data.batches import Batch
 from ossl.jointspace.kernel_head import KernelHead, fit_kernel_head
-from ossl.jointspace.losses import prompt_contrast
 from ossl.jointspace.simple import logit_scores
 from ossl.jointspace.state import from_tensors, to_tensors
 from ossl.methods.base import LogValues, Method, MethodInfo, Phase, Predictions, Scan, Stage
+from ossl.methods.openprompt_losses import (
+    labelled_losses,
+    outlier_prompt_losses,
+    student_losses,
+)
 from ossl.methods.openprompt_parts import (
     LABELLED,
     OUTLIERS,
@@ -71,14 +74,12 @@ class OpenPrompt(Method):
             recipe.train_encoder == "auto" and not encoder.pretrained
         )
         self.views = check_views(recipe, schedule, encoder, self.trains_encoder)
-        self.tuning: PromptTuning | None = None
-        if schedule.tuning_epochs:
-            self.tuning = PromptTuning(self.views, classes, seed)
+        tunes = schedule.tuning_epochs > 0
+        self.tuning = PromptTuning(self.views, classes, seed) if tunes else None
         # A frozen encoder's features stay, and a classifier is fitted on them in closed form.
-        self.learns_by_paper = recipe.prompt.size != 0 and self.tuning is None
-        self.fits_head = recipe.head == "closed_form" and not (
-            self.trains_encoder or self.learns_by_paper
-        )
+        self.learns_by_paper = recipe.prompt.size != 0 and not tunes
+        learnt = self.trains_encoder or self.learns_by_paper
+        self.fits_head = recipe.head == "closed_form" and not learnt
         self.classes = classes
         self.head = None if self.fits_head else Head(encoder.width, classes, seed=seed)
         self.fitted_head: KernelHead | None = None
@@ -178,60 +179,13 @@ class OpenPrompt(Method):
     def forward(self, batch: Batch, phase: Phase) -> dict[str, Tensor]:
         """The named losses of one batch."""
         if phase.name == LABELLED:
-            return self._labelled_losses(batch)
+            return labelled_losses(self, batch)
         if phase.name == STUDENT:
-            return self._student_losses(batch)
+            return student_losses(self, batch)
         if phase.name == TUNING and self.tuning is not None:
             pictures = torch.cat([batch.labelled["weak"], batch.pool["weak"]])
             return self.tuning.losses(self.features(pictures, self.prompt), batch)
-        return self._outlier_prompt_losses(batch)
-
-    def _labelled_losses(self, batch: Batch) -> dict[str, Tensor]:
-        """L_l: cross-entropy on the labelled pictures (row 4)."""
-        logits = self.logits(self.features(batch.labelled["weak"], self.prompt))
-        hits = (logits.argmax(dim=1) == batch.labels).float().mean()
-        return {"labelled_loss": F.cross_entropy(logits, batch.labels), "labelled_accuracy": hits}
-
-    def _student_losses(self, batch: Batch) -> dict[str, Tensor]:
-        """L_l + L_S + L_C + L_CL (rows 11–13)."""
-        weak, strong = batch.pool["weak"], batch.pool["strong"]
-        with torch.no_grad():
-            teacher_features = self.features(weak, self.teacher["prompt"])
-            known = ~self.detector.detect(teacher_features)
-            judge = teacher_features
-            if self.recipe.pseudo_labels == "student":
-                judge = self.features(weak, self.prompt)
-            confidence, pseudo = self.logits(judge).softmax(dim=1).max(dim=1)
-            used = (known & (confidence >= self.recipe.pseudo_threshold)).float()
-
-        features = self.features(torch.cat([batch.labelled["weak"], strong]), self.prompt)
-        labelled_features, pool_features = features.tensor_split([len(batch.labels)])
-        logits = self.logits(features)
-        labelled_logits, pool_logits = logits.tensor_split([len(batch.labels)])
-        pseudo_loss = F.cross_entropy(pool_logits, pseudo, reduction="none")
-        losses = {
-            "labelled_loss": F.cross_entropy(labelled_logits, batch.labels),
-            "supervised_loss": (pseudo_loss * used).mean(),
-            "consistency_loss": self.detector.consistency(pool_features, teacher_features),
-            "known_share": known.float().mean(),
-            "pseudo_labelled_share": used.mean(),
-        }
-        if self.outlier_prompt is not None:
-            losses["contrast_loss"] = prompt_contrast(
-                self.prompt.values, self.outlier_prompt.values, self.recipe.contrast_margin
-            )
-        detector_loss = self.detector.detector_loss(labelled_features, teacher_features)
-        if detector_loss is not None:
-            losses["detector_loss"] = detector_loss
-        return losses
-
-    def _outlier_prompt_losses(self, batch: Batch) -> dict[str, Tensor]:
-        """L_C alone, through the outlier prompt, on detected outliers (row 14)."""
-        assert self.outlier_prompt is not None
-        with torch.no_grad():
-            teacher = self.features(batch.pool["weak"], self.teacher["outlier_prompt"])
-        student = self.features(batch.pool["strong"], self.outlier_prompt)
-        return {"consistency_loss": self.detector.consistency(student, teacher)}
+        return outlier_prompt_losses(self, batch)
 
     def after_step(self, phase: Phase) -> None:
         """Move the teacher of the prompt that took the step (row 15); stage 1 has none yet."""
@@ -256,25 +210,18 @@ class OpenPrompt(Method):
 
     def features(self, pictures: Tensor, prompt: nn.Module) -> Tensor:
         """f = E(x + v), float32, for uint8 pictures; out of training the mean over the views."""
-        if not self._frozen:
-            return view_features(self.encoder, prompt, pictures, "prompted")
-        if self.training:  # no picture comes twice: every view of it is drawn anew
-            return view_features(self._frozen[0], prompt, pictures, "prompted")
+        # In training no picture comes twice: every view of it is drawn anew.
+        if self.training or not self._frozen:
+            net = self._frozen[0] if self._frozen else self.encoder
+            return view_features(net, prompt, pictures, "prompted")
         views = self.views if self.tuning is None else self.tuning.views
-        parts = (self.encode(pictures, view, prompt) for view in views)
-        return mean_of(parts)
+        return mean_of(self.encode(pictures, view, prompt) for view in views)
 
     @torch.no_grad()
     def encode(self, pictures: Tensor, view: View, prompt: nn.Module | None = None) -> Tensor:
         """The features of uint8 pictures in one view, remembered where they stay."""
-        return view_features(
-            self._frozen[0],
-            prompt or self.prompt,
-            pictures,
-            view,
-            self._memory,
-            settled=self._settled,
-        )
+        net, prompt = self._frozen[0], prompt or self.prompt
+        return view_features(net, prompt, pictures, view, self._memory, settled=self._settled)
 
     def remember(self, memory: FeatureMemory) -> None:
         """Take the frozen encoder's features of pictures without a prompt from a memory."""

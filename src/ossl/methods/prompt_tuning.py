@@ -23,8 +23,12 @@ from torch import Tensor
 from ossl.config import RecipeConfig, ScheduleConfig, View
 from ossl.data.batches import Batch, Plan
 from ossl.errors import InputError
-from ossl.jointspace.linear_head import fit_linear_head
-from ossl.jointspace.stacking import assign_folds
+from ossl.jointspace.cross_heads import (
+    CrossHeads,
+    draw_sides,
+    fit_cross_heads,
+    tuning_losses,
+)
 from ossl.methods.base import LogValues, Phase, Scan, Stage
 from ossl.models.backbone import Backbone
 from ossl.models.views import MIRRORED, PROMPTED, allowed_views
@@ -83,80 +87,6 @@ def tuning_stage(schedule: ScheduleConfig) -> Stage:
         (phase,),
         cosine_cycles=QUARTER,
     )
-
-
-@dataclass
-class CrossHeads:
-    """Two linear heads with the half of the labelled pictures that each was fitted on."""
-
-    side: Tensor  # int64 [n], 0 or 1: in which head's fit a labelled picture was
-    weight: Tensor  # [2, K, D], divided by the temperature like the bias
-    bias: Tensor  # [2, K]
-    shrinkage: tuple[float, float]
-
-    def unseen(self, features: Tensor, index: Tensor) -> Tensor:
-        """The logits of labelled pictures at `index`, by the head that has not seen them."""
-        both = self.both(features)
-        return torch.where((self.side[index] == 0)[:, None], both[1], both[0])
-
-    def both(self, features: Tensor) -> Tensor:
-        """The logits [2, N, K] by either head."""
-        logits: Tensor = features @ self.weight.mT + self.bias[:, None]
-        return logits
-
-
-def fit_cross_heads(
-    features: Tensor,
-    labels: Tensor,
-    classes: int,
-    side: Tensor,
-    shrinkage: tuple[float, float] | None = None,
-) -> CrossHeads:
-    """The heads of labelled features [n, D], and the temperature at which they judge best."""
-    device = features.device
-    features, labels, side = features.cpu(), labels.cpu(), side.cpu()
-    fitted = [
-        fit_linear_head(
-            features[side == k], labels[side == k], classes, shrinkage[k] if shrinkage else None
-        )
-        for k in (0, 1)
-    ]
-    heads = CrossHeads(
-        side,
-        torch.stack([head.weight for head in fitted]),
-        torch.stack([head.bias for head in fitted]),
-        (fitted[0].shrinkage, fitted[1].shrinkage),
-    )
-    said = heads.unseen(features, torch.arange(len(features)))
-    tried = torch.logspace(-0.5, 3.5, 41)
-    losses = torch.stack([F.cross_entropy(said / t, labels) for t in tried])
-    best = tried[int(losses.argmin())]
-    return CrossHeads(
-        side.to(device),
-        (heads.weight / best).to(device),
-        (heads.bias / best).to(device),
-        heads.shrinkage,
-    )
-
-
-def tuning_losses(
-    heads: CrossHeads,
-    labelled: Tensor,
-    labels: Tensor,
-    index: Tensor,
-    pool: Tensor,
-    pseudo: Tensor,
-) -> dict[str, Tensor]:
-    """The two cross-entropies of features under the prompt; `index` is of the labelled pictures.
-
-    The pool's is by the mean logits of both heads, for neither has seen it.
-    """
-    said = heads.unseen(labelled, index)
-    return {
-        "labelled_loss": F.cross_entropy(said, labels),
-        "pseudo_loss": F.cross_entropy(heads.both(pool).mean(dim=0), pseudo),
-        "labelled_accuracy": (said.argmax(dim=1) == labels).float().mean(),
-    }
 
 
 @dataclass
@@ -242,11 +172,9 @@ class PromptTuning:
         confidence, pseudo = logits.softmax(dim=1).max(dim=1)
         used = (known > LIKELY_KNOWN) & (confidence > SURE)
         self.state.pseudo = torch.where(used, pseudo, -1)
-        counts = torch.bincount(labels, minlength=self.classes)
-        if int(counts.min()) < 2 or len(labels) < 2 * (self.classes + 1):
+        side = draw_sides(labels, self.classes, self.seed)
+        if side is None:
             return {"note": "too few labels to judge a prompt by; it stays as it is"}
-        generator = torch.Generator().manual_seed(self.seed)
-        side = assign_folds(labels.cpu(), 2, generator)
         self.state.heads = fit_cross_heads(labelled, labels, self.classes, side)
         return {"tuning_share_of_pool": float(used.float().mean())}
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ossl.config import RunConfig
+from ossl.config import RecipeConfig, RunConfig, ScheduleConfig
 from ossl.errors import InputError
 from ossl.rundir import json_text
 
@@ -35,10 +35,14 @@ class Result:
 def run_hash(config: RunConfig, unseen: tuple[str, ...], truth: Path | None) -> str:
     """A short hash of a run's settings and of what it is judged on."""
     settings = asdict(config)
-    if config.budget is None:  # as it was hashed before there were budgets
-        del settings["budget"], settings["recipe"]["views"]
-        for name in [name for name in settings["schedule"] if name.startswith("tuning_")]:
-            del settings["schedule"][name]
+    # As it was hashed before there were budgets, for what has none of their settings.
+    new = {"recipe": ("views",), "schedule": [n for n in settings["schedule"] if "tuning" in n]}
+    for part, names in new.items():
+        usual = asdict(RecipeConfig() if part == "recipe" else ScheduleConfig())
+        if all(settings[part][name] == usual[name] for name in names):
+            settings[part] = {n: v for n, v in settings[part].items() if n not in names}
+    if config.budget is None:
+        del settings["budget"]
     if config.baseline is None:  # as it was hashed before there were baselines
         del settings["baseline"]
     else:  # results of several machines make one table: where data and device are is left out
