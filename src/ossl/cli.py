@@ -15,6 +15,7 @@ from ossl.config import Device, Precision, RunConfig, with_settings, with_value
 from ossl.errors import InputError, unknown_name
 from ossl.export.verb import export, push
 from ossl.options import (
+    BudgetName,
     DeviceName,
     File,
     Flag,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from ossl.data.corrections import Corrections
 
 
-def demo(out: Folder = None, seed: Number = None) -> None:
+def demo(out: Folder = None, seed: Number = None, budget: BudgetName = None) -> None:
     """Do the main job on pictures and a backbone that come with the install.
 
     scikit-learn's digits: 0 to 5 are known, with five labelled pictures each; the other pictures
@@ -57,14 +58,16 @@ def demo(out: Folder = None, seed: Number = None) -> None:
         out: Where the run and its predictions go; an earlier demo there is replaced.
             Default: ossl-demo.
         seed: Chooses the labelled pictures and every random start. Default: 0.
+        budget: As for ossl fit: fast, balanced or best. Default: fast.
     """
+    from ossl.budgets import with_budget
     from ossl.config import DigitsData
     from ossl.fit import fit as run_fit
     from ossl.presets import demo_config
     from ossl.rundir import RunFolder
     from ossl.summary import demo_summary
 
-    config = with_value(demo_config(), "seed", seed or 0, "--seed")
+    config = with_value(with_budget(demo_config(), budget), "seed", seed or 0, "--seed")
     folder = RunFolder(out or Path("ossl-demo"))
     again = folder.config_file.exists() and isinstance(folder.read_config().data, DigitsData)
     with _progress() as progress:
@@ -81,6 +84,7 @@ def fit(
     data_root: Folder = None,
     method: Name = None,
     recipe: RecipeName = None,
+    budget: BudgetName = None,
     backbone: Name = None,
     weights: File = None,
     image_size: Number = None,
@@ -104,6 +108,8 @@ def fit(
 
     Example: ossl fit --labelled labelled/ --unlabelled pool/ --out RUN --max-false-rejects 0.01
 
+    Example: ossl fit --labelled labelled/ --unlabelled pool/ --out RUN --budget balanced
+
     Example: ossl fit --corrections decisions.csv --from RUN --out NEWRUN
 
     Example: ossl fit --preset table1/cifar10-100 --recipe paper --data-root DIR --out RUN
@@ -121,6 +127,8 @@ def fit(
         data_root: Where the preset's data lie: the hub's parquet, torchvision's or class folders.
         method: What learns; `ossl list methods` shows them. Default: openprompt.
         recipe: Of openprompt: default, which is ours, or paper, the published method to the letter.
+        budget: Of the default recipe: fast sees every picture once; balanced also tunes a prompt
+            and sees every picture twice, best tunes longer and sees it four times. Default: fast.
         backbone: The encoder; `ossl list backbones` shows them. Default: lite0, or the preset's.
         weights: The encoder's weights, a safetensors file.
         image_size: Side of the pictures in pixels. Default: the backbone's or the preset's.
@@ -139,6 +147,7 @@ def fit(
         overwrite: Replace the run in RUN.
         quiet: Print the result only.
     """
+    from ossl.budgets import with_budget
     from ossl.presets import new_run, with_backbone, with_boundary
     from ossl.rundir import RunFolder
     from ossl.summary import changes_summary, fit_summary
@@ -147,7 +156,7 @@ def fit(
         raise InputError("fit needs --out RUN, the folder to write to; see ossl fit --help.")
     said: Corrections | None = None
     if resume:
-        words = (preset, profile, method, recipe, backbone)
+        words = (preset, profile, method, recipe, budget, backbone)
         given = (labelled, unlabelled, data_root, weights, *words)
         numbers = (image_size, seed, outlier_share, max_false_rejects)
         if overwrite:
@@ -164,7 +173,7 @@ def fit(
         config = RunFolder(out).read_config()
     elif corrections is not None or begin is not None:
         config, said = _corrected(out, corrections, begin)
-        words = (preset, profile, method, recipe, backbone)
+        words = (preset, profile, method, recipe, budget, backbone)
         given = (labelled, unlabelled, data_root, weights, *words)
         if any(given) or image_size is not None or seed is not None:
             raise InputError(
@@ -178,6 +187,7 @@ def fit(
         config = new_run(labelled, unlabelled, preset, profile, data_root, recipe, method)
         config = with_backbone(config, backbone, weights, image_size)
         config = with_value(config, "seed", seed or 0, "--seed")
+        config = with_budget(config, budget)
         config = with_boundary(config, outlier_share, max_false_rejects)
         config = with_settings(config, pairs(settings))
     if device is not None:

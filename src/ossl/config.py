@@ -33,6 +33,8 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "fp32", "bf16"]
 Profile = Literal["desk", "full"]
 RecipeName = Literal["default", "paper"]
+Budget = Literal["fast", "balanced", "best"]
+View = Literal["bare", "mirrored", "prompted", "prompted_mirrored"]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -51,6 +53,9 @@ class RecipeConfig:
     """OpenPrompt's settings, one per row of DESIGN section 2; the defaults are the paper's."""
 
     prompt: PromptConfig = PromptConfig()  # rows 1, 2
+    # a feature is the mean over these views of a picture; others than the paper's for the default
+    # recipe's detector only. Mirrored ones are left out where schedule.flip is false.
+    views: Annotated[tuple[View, ...], Field(min_length=1)] = ("prompted",)
     # row 4: "auto" trains the encoder in stage 1 only when it has no pretrained weights
     train_encoder: Literal["always", "auto", "never"] = "always"
     candidates: Annotated[int, Field(ge=1)] = 5  # rows 6, 8: N tangents
@@ -97,6 +102,12 @@ class ScheduleConfig:
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     decay_at: Fraction = 0.8  # part of a stage's epochs after which the rate is cut to a tenth
     flip: bool = True  # whether a mirrored picture is still of its class
+    # The default recipe's prompt on a frozen encoder, before stage 2; --budget sets the epochs.
+    tuning_epochs: Count = 0
+    tuning_steps: Count = 50  # steps an epoch; after each the heads are fitted anew
+    tuning_labelled: Batch = 64  # pictures
+    tuning_pool: Batch = 64  # pictures, of those that are likely known and surely of a class
+    tuning_rate: Positive = 0.5  # length of the first step; a cosine takes it to 0
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -158,6 +169,7 @@ class RunConfig:
     schedule: ScheduleConfig = ScheduleConfig()
     backbone: BackboneConfig = BackboneConfig()
     preset: str | None = None
+    budget: Budget | None = None  # what was asked for; recipe and schedule hold what it means
     profile: Profile | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     device: Device = "auto"

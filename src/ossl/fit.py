@@ -220,7 +220,11 @@ def _batch_sizes(config: RunConfig) -> tuple[str, dict[str, int]]:
             config.baseline.labelled_batch,
             config.baseline.pool_batch,
         )
-    return part, {"labelled_batch": labelled, "pool_batch": pool}
+    sizes = {"labelled_batch": labelled, "pool_batch": pool}
+    if config.baseline is None and config.schedule.tuning_epochs:
+        sizes["tuning_labelled"] = config.schedule.tuning_labelled
+        sizes["tuning_pool"] = config.schedule.tuning_pool
+    return part, sizes
 
 
 def judged_pool(

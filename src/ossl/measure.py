@@ -60,6 +60,8 @@ def measure(
         "features_computed": None,
         "images_per_second": None,
         "recipe": config.recipe_name if config.baseline is None else None,
+        "budget": config.budget,
+        "remark": method.remark,
         "method": config.method,
         "backbone": config.backbone.name,
         "image_size": method.image_size,

@@ -57,6 +57,8 @@ def metrics_summary(metrics: dict[str, Any]) -> str:
         f"{f'learnt {learnt}'.ljust(31)}{trained:,} of {total:,} parameters "
         f"({100 * trained / total:.2f} %)",
     ]
+    if metrics.get("remark"):
+        lines.append(metrics["remark"])
     return "\n".join(lines)
 
 

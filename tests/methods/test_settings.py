@@ -308,10 +308,26 @@ def head() -> None:
     assert (said == torch.as_tensor(pictures.labels)).float().mean() > 0.5
 
 
+def views() -> None:
+    """A feature is the mean over the views; tests of the tuning have the rest."""
+    changes: dict[str, Any] = {"head": "closed_form", "detector": "evidence", "contrast": False}
+    changes |= {"train_encoder": "never", "prompt": PromptConfig(size=0)}
+    made = [tiny.method(views=v, **changes) for v in (("bare",), ("bare", "mirrored"))]
+    for one in made:
+        one.enter(one.stages[1])
+        one.eval()
+    pictures = tiny.pool_pictures().data
+    bare, both = (each.penultimate(pictures) for each in made)
+    mirrored = made[0].penultimate(pictures.flip(3))
+    assert not torch.allclose(bare, mirrored)
+    torch.testing.assert_close(both, (bare + mirrored) / 2)
+
+
 CHECKS: dict[str, Callable[[], None]] = {
     check.__name__: check
     for check in (
         prompt,
+        views,
         train_encoder,
         candidates,
         space,

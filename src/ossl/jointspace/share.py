@@ -71,3 +71,13 @@ def _shares(hidden: Tensor, pool: Tensor) -> Tensor:
     lowest = known - CAUTION * (known * (1 - known) / n).sqrt()
     best = (highest / lowest).argmin(dim=1, keepdim=True)
     return (1 - (below / known).gather(1, best).squeeze(1)).clamp(0, 1)
+
+
+def hidden_auroc(hidden: Tensor, pool: Tensor) -> float:
+    """Return how often a picture of the pool scores above a hidden labelled one (ties: half)."""
+    if not len(hidden) or not len(pool):
+        return float("nan")
+    ordered = hidden.double().sort().values
+    scores = pool.double().contiguous()
+    below = torch.searchsorted(ordered, scores) + torch.searchsorted(ordered, scores, right=True)
+    return float(below.double().mean()) / (2 * len(hidden))

@@ -49,6 +49,7 @@ class Phase:
     nesterov: bool = False
     decays_all: bool = True  # the weight decay; else biases and normalisations are spared
     optimiser: Literal["sgd", "adamw"] = "sgd"  # AdamW has no momentum of its own to set
+    gradient: Literal["plain", "normalised"] = "plain"  # normalised: of length 1 in every step
 
 
 @dataclass(frozen=True)
@@ -225,6 +226,11 @@ class Method(nn.Module, ABC):
     @property
     def held_out_accuracy(self) -> float | None:
         """How often labelled pictures that were held out got their class; None where none were."""
+        return None
+
+    @property
+    def remark(self) -> str | None:
+        """What it decided by the data and why, one line for people; None where nothing was."""
         return None
 
     @property

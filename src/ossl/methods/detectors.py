@@ -83,6 +83,11 @@ class Detector(nn.Module, ABC):
         """How likely each feature is a known picture's; 0 or 1 for a detector that says no more."""
         return (~self.detect(features)).float()
 
+    @property
+    def hidden_auroc(self) -> float:
+        """AUROC of labelled pictures hidden in the pool against it; NaN where none were hidden."""
+        return float("nan")
+
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """What has to be kept to score again."""

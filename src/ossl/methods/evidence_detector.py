@@ -12,6 +12,7 @@ from ossl.config import RecipeConfig
 from ossl.jointspace.anchored import anchored_mixture
 from ossl.jointspace.marks import Marks
 from ossl.jointspace.principal import StackSettings
+from ossl.jointspace.share import hidden_auroc
 from ossl.jointspace.simple import SimpleScores, fit_simple_scores
 from ossl.jointspace.stacking import StackedSpace, fit_stacked_space
 from ossl.jointspace.state import from_tensors, to_tensors
@@ -80,6 +81,13 @@ class EvidenceDetector(Detector):
     def simple_scores(self, features: Tensor) -> dict[str, Tensor]:
         """The scores of raw features that were fitted on the same labelled pictures and pool."""
         return {} if self.simple is None else self.simple(features)
+
+    @property
+    def hidden_auroc(self) -> float:
+        """AUROC of labelled pictures hidden in the pool against it."""
+        if self.space is None:
+            return float("nan")
+        return hidden_auroc(self.space.known_scores, self.space.pool_scores)
 
     def tensors(self) -> dict[str, Tensor]:
         """The whole joint space, and the simple scores."""

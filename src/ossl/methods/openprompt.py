@@ -3,25 +3,30 @@
 Stage 1 learns the encoder E, the classifier C and the prompt v from labelled pictures. Stage 2
 freezes E and C; a student's prompt learns from the pool under a moving-average teacher, a joint
 space tells known from outlying, and a second prompt learns from the outliers to push v away.
+The default recipe may tune its prompt on a frozen encoder instead (`prompt_tuning`).
 Every reading of the paper is a setting of `RecipeConfig`, numbered as in DESIGN section 2.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ossl.config import RecipeConfig, RunConfig, ScheduleConfig
+from ossl.config import RecipeConfig, RunConfig, ScheduleConfig, View
 from ossl.data.batches import Batch
 from ossl.jointspace.kernel_head import KernelHead, fit_kernel_head
-from ossl.jointspace.losses import prompt_contrast
 from ossl.jointspace.marks import Marks
 from ossl.jointspace.simple import logit_scores
 from ossl.jointspace.state import from_tensors, to_tensors
 from ossl.methods.base import LogValues, Method, MethodInfo, Phase, Predictions, Scan, Stage
+from ossl.methods.openprompt_losses import (
+    labelled_losses,
+    outlier_prompt_losses,
+    student_losses,
+)
 from ossl.methods.openprompt_parts import (
     LABELLED,
     OUTLIERS,
@@ -30,6 +35,7 @@ from ossl.methods.openprompt_parts import (
     new_prompt,
     two_stages,
 )
+from ossl.methods.prompt_tuning import TUNING, PromptTuning, TuningState, check_views
 from ossl.methods.rounds import KNOWN, ROUND, Rounds
 from ossl.models.backbone import Backbone
 from ossl.models.frozen import FrozenBackbone, freeze
@@ -37,6 +43,7 @@ from ossl.models.head import Head
 from ossl.models.memory import FeatureMemory
 from ossl.models.statistics import estimating_statistics
 from ossl.models.teacher import Ema
+from ossl.models.views import mean_of, view_features
 
 CLASSIFIER = "classifier"  # before the names of its tensors in jointspace.safetensors
 
@@ -68,15 +75,16 @@ class OpenPrompt(Method):
         self.trains_encoder = recipe.train_encoder == "always" or (
             recipe.train_encoder == "auto" and not encoder.pretrained
         )
+        self.views = check_views(recipe, schedule, encoder, self.trains_encoder)
+        tunes = schedule.tuning_epochs > 0
+        self.tuning = PromptTuning(self.views, classes, seed) if tunes else None
+        self.learns_by_paper = recipe.prompt.size != 0 and not tunes
         self.classes = classes
         rounds = self.trains_encoder and recipe.detector == "evidence" and schedule.rounds > 0
         self.rounds = Rounds(encoder, classes, schedule, seed, dtype) if rounds else None
         # On features that stay stage 1 is a fit in closed form.
-        self.fits_head = (
-            recipe.head == "closed_form"
-            and recipe.prompt.size == 0
-            and (self.rounds is not None or not self.trains_encoder)
-        )
+        learnt = (self.trains_encoder and self.rounds is None) or self.learns_by_paper
+        self.fits_head = recipe.head == "closed_form" and not learnt
         self.head = None if self.fits_head else Head(encoder.width, classes, seed=seed)
         self.fitted_head: KernelHead | None = None
         side = encoder.image_size
@@ -97,6 +105,7 @@ class OpenPrompt(Method):
         # The frozen encoder is worked out from `encoder`, so it is kept out of the state dict.
         self._frozen: tuple[FrozenBackbone, ...] = ()
         self._memory: FeatureMemory | None = None
+        self._settled = False  # whether the prompt has learnt all that it will
 
     @classmethod
     def create(cls, config: RunConfig, encoder: Backbone, classes: int, dtype: torch.dtype) -> Self:
@@ -108,13 +117,14 @@ class OpenPrompt(Method):
     @property
     def learns_from_pool(self) -> bool:
         """Whether anything is left for gradients in stage 2."""
-        return self.recipe.prompt.size != 0 or self.recipe.detector == "discriminator"
+        return self.learns_by_paper or self.recipe.detector == "discriminator"
 
     def enter(self, stage: Stage) -> None:
         """Freeze the encoder in stage 2, and in stage 1 too unless it is to be trained."""
         learns = stage.name in (KNOWN, ROUND) or (
             stage.name == LABELLED and self.trains_encoder and self.rounds is None
         )
+        self._settled = stage.name == "pool" and not self.learns_by_paper
         self.encoder.requires_grad_(learns)
         # Convolutions in bf16 are faster over channels-last memory, on the CPU too.
         self.encoder.to(memory_format=torch.channels_last)
@@ -127,20 +137,31 @@ class OpenPrompt(Method):
         """The values to log after stage 2's start: teacher from student, first boundary."""
         if self.rounds is not None and stage.name in (KNOWN, ROUND):
             return self.rounds.begin(stage, scan, self.detector)
+        if stage.name == TUNING and self.tuning is not None:
+            labelled, pool = self._scan_features(scan)
+            values = self.fit(labelled, scan.labels, pool)
+            known, logits = self.detector.known_probability(pool), self.logits(pool)
+            return values | self.tuning.start(labelled, scan.labels, pool, known, logits)
         if stage.name != "pool":
             return {}
         if self.trains_encoder:
             self._settle_encoder(scan)
         self.teacher.restart()
+        if self.tuning is not None:
+            return self.tuning.choose(self, scan)
         labelled, pool = self._scan_features(scan)
-        fair = None if self.rounds is None else self.rounds.fair(scan.labels)
+        return self.fit(labelled, scan.labels, pool)
+
+    def fit(self, labelled: Tensor, labels: Tensor, pool: Tensor) -> LogValues:
+        """The values to log after fitting detector and classifier on these features."""
+        fair = None if self.rounds is None else self.rounds.fair(labels)
         seen = torch.arange(len(labelled), device=labelled.device)
         if fair is not None:  # and then what a person has marked
             picked = 0 if self.marks is None else self.marks.known_count
             seen = torch.cat([fair, seen[len(seen) - picked :]])
-        values = self.detector.initialise(labelled[seen], pool, scan.labels[seen], self.marks)
+        values = self.detector.initialise(labelled[seen], pool, labels[seen], self.marks)
         if self.fits_head:
-            values |= self._fit_head(labelled, scan.labels, pool, fair)
+            values |= self._fit_head(labelled, labels, pool, fair)
         self._collect_outliers(pool)
         return values
 
@@ -156,7 +177,7 @@ class OpenPrompt(Method):
                 learning["encoder"] = self.encoder
         elif phase.name == STUDENT:
             learning["detector"] = self.detector
-        elif self.outlier_prompt is not None:
+        elif phase.name == OUTLIERS and self.outlier_prompt is not None:
             learning = {"outlier_prompt": self.outlier_prompt}
         return {
             f"{part}.{name}": parameter
@@ -165,7 +186,9 @@ class OpenPrompt(Method):
         }
 
     def pool_choice(self, phase: Phase) -> Tensor | None:
-        """The detected outliers for the outlier prompt, the whole pool otherwise."""
+        """The outliers for the outlier prompt, what is sure for a tuning, else the whole pool."""
+        if phase.name == TUNING and self.tuning is not None:
+            return self.tuning.pool_choice
         return self.outliers if phase.name == OUTLIERS else None
 
     # --- the losses ---------------------------------------------------------------------------
@@ -177,57 +200,13 @@ class OpenPrompt(Method):
         if self.rounds is not None and phase.name == ROUND:
             return self.rounds.round_losses(batch)
         if phase.name == LABELLED:
-            return self._labelled_losses(batch)
+            return labelled_losses(self, batch)
         if phase.name == STUDENT:
-            return self._student_losses(batch)
-        return self._outlier_prompt_losses(batch)
-
-    def _labelled_losses(self, batch: Batch) -> dict[str, Tensor]:
-        """L_l: cross-entropy on the labelled pictures (row 4)."""
-        logits = self.logits(self.features(batch.labelled["weak"], self.prompt))
-        hits = (logits.argmax(dim=1) == batch.labels).float().mean()
-        return {"labelled_loss": F.cross_entropy(logits, batch.labels), "labelled_accuracy": hits}
-
-    def _student_losses(self, batch: Batch) -> dict[str, Tensor]:
-        """L_l + L_S + L_C + L_CL (rows 11–13)."""
-        weak, strong = batch.pool["weak"], batch.pool["strong"]
-        with torch.no_grad():
-            teacher_features = self.features(weak, self.teacher["prompt"])
-            known = ~self.detector.detect(teacher_features)
-            judge = teacher_features
-            if self.recipe.pseudo_labels == "student":
-                judge = self.features(weak, self.prompt)
-            confidence, pseudo = self.logits(judge).softmax(dim=1).max(dim=1)
-            used = (known & (confidence >= self.recipe.pseudo_threshold)).float()
-
-        features = self.features(torch.cat([batch.labelled["weak"], strong]), self.prompt)
-        labelled_features, pool_features = features.tensor_split([len(batch.labels)])
-        logits = self.logits(features)
-        labelled_logits, pool_logits = logits.tensor_split([len(batch.labels)])
-        pseudo_loss = F.cross_entropy(pool_logits, pseudo, reduction="none")
-        losses = {
-            "labelled_loss": F.cross_entropy(labelled_logits, batch.labels),
-            "supervised_loss": (pseudo_loss * used).mean(),
-            "consistency_loss": self.detector.consistency(pool_features, teacher_features),
-            "known_share": known.float().mean(),
-            "pseudo_labelled_share": used.mean(),
-        }
-        if self.outlier_prompt is not None:
-            losses["contrast_loss"] = prompt_contrast(
-                self.prompt.values, self.outlier_prompt.values, self.recipe.contrast_margin
-            )
-        detector_loss = self.detector.detector_loss(labelled_features, teacher_features)
-        if detector_loss is not None:
-            losses["detector_loss"] = detector_loss
-        return losses
-
-    def _outlier_prompt_losses(self, batch: Batch) -> dict[str, Tensor]:
-        """L_C alone, through the outlier prompt, on detected outliers (row 14)."""
-        assert self.outlier_prompt is not None
-        with torch.no_grad():
-            teacher = self.features(batch.pool["weak"], self.teacher["outlier_prompt"])
-        student = self.features(batch.pool["strong"], self.outlier_prompt)
-        return {"consistency_loss": self.detector.consistency(student, teacher)}
+            return student_losses(self, batch)
+        if phase.name == TUNING and self.tuning is not None:
+            pictures = torch.cat([batch.labelled["weak"], batch.pool["weak"]])
+            return self.tuning.losses(self.features(pictures, self.prompt), batch)
+        return outlier_prompt_losses(self, batch)
 
     def after_step(self, phase: Phase) -> None:
         """Move the teacher of the prompt that took the step (row 15); stage 1 has none yet."""
@@ -242,6 +221,9 @@ class OpenPrompt(Method):
         """The values to log after the pass that ends an epoch of the student (row 10)."""
         if self.rounds is not None and phase.name == ROUND:
             return self.rounds.end_round(scan, self.detector)
+        if phase.name == TUNING and self.tuning is not None:
+            encode = partial(self.encode, view="prompted")
+            return self.tuning.refit(scan("labelled", encode), scan.labels)
         if phase.name != STUDENT:
             return {}
         labelled, pool = self._scan_features(scan)
@@ -252,18 +234,19 @@ class OpenPrompt(Method):
     # --- features and predictions -------------------------------------------------------------
 
     def features(self, pictures: Tensor, prompt: nn.Module) -> Tensor:
-        """f = E(x + v), float32, for uint8 pictures."""
-        net = self.frozen_encoder if self._frozen else self.encoder
-
-        def encode(some: Tensor) -> Tensor:
-            features: Tensor = net(prompt(self.encoder.normalise(some)))
-            return features
-
+        """f = E(x + v), float32, for uint8 pictures; out of training the mean over the views."""
         # In training no picture comes twice: every view of it is drawn anew.
-        stays = bool(self._frozen) and self.recipe.prompt.size == 0 and not self.training
-        if self._memory is None or not stays:
-            return encode(pictures)
-        return self._memory.features(self._frozen[0], pictures, encode)
+        if self.training or not self._frozen:
+            net = self._frozen[0] if self._frozen else self.encoder
+            return view_features(net, prompt, pictures, "prompted")
+        views = self.views if self.tuning is None else self.tuning.views
+        return mean_of(self.encode(pictures, view, prompt) for view in views)
+
+    @torch.no_grad()
+    def encode(self, pictures: Tensor, view: View, prompt: nn.Module | None = None) -> Tensor:
+        """The features of uint8 pictures in one view, remembered where they stay."""
+        net, prompt = self._frozen[0], prompt or self.prompt
+        return view_features(net, prompt, pictures, view, self._memory, settled=self._settled)
 
     def remember(self, memory: FeatureMemory) -> None:
         """Take the frozen encoder's features of pictures without a prompt from a memory."""
@@ -335,6 +318,16 @@ class OpenPrompt(Method):
         return None if self.fitted_head is None else self.fitted_head.held_out_accuracy
 
     @property
+    def remark(self) -> str | None:
+        """Whether a tuned prompt is used, and why."""
+        return None if self.tuning is None else self.tuning.remark
+
+    def figures(self) -> tuple[float, float]:
+        """Held-out accuracy and the AUROC of hidden labelled pictures, of what is fitted now."""
+        right = None if self.fitted_head is None else self.fitted_head.held_out_accuracy
+        return float("nan") if right is None else right, self.detector.hidden_auroc
+
+    @property
     def outlier_share_interval(self) -> tuple[float, float] | None:
         """Where the share of outliers in the pool lies in nine cases of ten."""
         return self.detector.interval
@@ -342,8 +335,10 @@ class OpenPrompt(Method):
     def joint_space(self) -> dict[str, Tensor]:
         """The detector's space, centres and λ, and which pool pictures it put aside."""
         head = to_tensors(self.fitted_head, CLASSIFIER)
+        tuning = {} if self.tuning is None else to_tensors(self.tuning.state, TUNING)
         rounds = {} if self.rounds is None else self.rounds.tensors()
-        return {**self.detector.tensors(), **head, **rounds, "pool_outliers": self.outliers}
+        own = {**self.detector.tensors(), **head, **tuning, **rounds}
+        return {**own, "pool_outliers": self.outliers}
 
     def load_joint_space(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `joint_space` gave."""
@@ -352,6 +347,9 @@ class OpenPrompt(Method):
         if self.rounds is not None:
             self.rounds.take_tensors(kept)
         own = {name: kept.pop(name) for name in tensors if name.startswith(f"{CLASSIFIER}.")}
+        state = {name: kept.pop(name) for name in tensors if name.startswith(f"{TUNING}.")}
+        if self.tuning is not None:
+            self.tuning.state = from_tensors(TuningState, state, TUNING)
         if own:
             self.fitted_head = from_tensors(KernelHead, own, CLASSIFIER)
         self.detector.load_tensors(kept)

@@ -7,6 +7,7 @@ from ossl.data.batches import Plan
 from ossl.methods.base import Phase, Stage
 from ossl.methods.detectors import CircleDetector, Detector, DiscriminatorDetector
 from ossl.methods.evidence_detector import EvidenceDetector
+from ossl.methods.prompt_tuning import tuning_stage
 from ossl.models.prompt import VisualPrompt, prompt_size_for
 
 LABELLED, STUDENT, OUTLIERS = "labelled", "student", "outlier_prompt"
@@ -20,7 +21,10 @@ def two_stages(
     outlier_prompt: bool,
     mixed_precision: bool,
 ) -> tuple[Stage, ...]:
-    """The stages of a schedule; one in which nothing learns has no epochs."""
+    """The stages of a schedule; one in which nothing learns has no epochs.
+
+    Tuning a prompt on a frozen encoder is a stage of its own between them.
+    """
 
     def phase(name: str, steps: int, labelled: int, pool: int) -> Phase:
         return Phase(
@@ -37,6 +41,7 @@ def two_stages(
     second = [phase(STUDENT, schedule.pool_steps, labelled, pool)]
     if outlier_prompt:
         second.append(phase(OUTLIERS, schedule.outlier_steps, 0, pool))
+    tuning = (tuning_stage(schedule),) if schedule.tuning_epochs else ()
     return (
         Stage(
             "labelled",
@@ -46,6 +51,7 @@ def two_stages(
             schedule.decay_at,
             mixed_precision=mixed_precision,
         ),
+        *tuning,
         Stage(
             "pool",
             "learning from the pool",

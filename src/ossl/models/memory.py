@@ -6,6 +6,9 @@ type and set of weights:
 
 DIR/ENCODER-SIZE-TYPE-HASH/SHARD.safetensors    keys uint8 [n, 16], features float32 [n, D]
 
+With a prompt that has learnt all that it will, its own hash follows; a mirrored picture is just
+another picture.
+
 Features are kept as the encoder gives them, in float32, so that a run with the memory has the
 figures of one without to the last bit: 20,000 pictures of 1,280 numbers take 100 MB. A shard is
 written whole under a temporary name and never changed, so several runs may share a folder.
@@ -29,6 +32,7 @@ from torch import Tensor
 from ossl.errors import InputError
 from ossl.files import check_writable, write_tensors
 from ossl.models.frozen import FrozenBackbone
+from ossl.models.prompt import VisualPrompt
 
 KEY_BYTES = 16
 SHARD_ROWS = 8192  # new features after which a shard is written: no more are lost in a crash
@@ -56,7 +60,7 @@ class FeatureMemory:
         self.remembered = 0  # pictures whose feature was there
         self.computed = 0  # pictures that went through a network
         self._shelves: dict[str, _Shelf] = {}
-        self._of: WeakKeyDictionary[FrozenBackbone, _Shelf] = WeakKeyDictionary()
+        self._names: WeakKeyDictionary[FrozenBackbone, str] = WeakKeyDictionary()
 
     def __enter__(self) -> FeatureMemory:
         return self
@@ -72,10 +76,17 @@ class FeatureMemory:
             self.say(self.report())
 
     def features(
-        self, encoder: FrozenBackbone, pictures: Tensor, encode: Callable[[Tensor], Tensor]
+        self,
+        encoder: FrozenBackbone,
+        pictures: Tensor,
+        encode: Callable[[Tensor], Tensor],
+        prompt: VisualPrompt | None = None,
     ) -> Tensor:
-        """Features [B, D] of uint8 pictures; `encode` gets those alone that are not known yet."""
-        shelf = self._shelf(encoder)
+        """Features [B, D] of uint8 pictures; `encode` gets those alone that are not known yet.
+
+        `prompt` is what `encode` adds to them; it has learnt all that it will.
+        """
+        shelf = self._shelf(encoder, prompt)
         keys = picture_keys(pictures)
         new: dict[bytes, int] = {}  # each picture once, where it stands
         for place, key in enumerate(keys):
@@ -110,14 +121,16 @@ class FeatureMemory:
             else f"no features remembered{where}: this run's encoder or its prompt learns"
         )
 
-    def _shelf(self, encoder: FrozenBackbone) -> _Shelf:
+    def _shelf(self, encoder: FrozenBackbone, prompt: VisualPrompt | None) -> _Shelf:
         """What is known of an encoder; its shards are read when it is first asked for."""
-        if encoder not in self._of:
-            name = namespace(encoder)
-            if name not in self._shelves:
-                self._shelves[name] = _Shelf(name, self._read(name, encoder.width))
-            self._of[encoder] = self._shelves[name]
-        return self._of[encoder]
+        if encoder not in self._names:
+            self._names[encoder] = namespace(encoder)
+        name = self._names[encoder]
+        if prompt is not None:
+            name += f"-{blake2b(prompt.fingerprint(), digest_size=KEY_BYTES).hexdigest()}"
+        if name not in self._shelves:
+            self._shelves[name] = _Shelf(name, self._read(name, encoder.width))
+        return self._shelves[name]
 
     def _read(self, name: str, width: int) -> Rows:
         """The features of all shards in a namespace's folder; what is no shard is left alone."""

@@ -196,6 +196,11 @@ class VisualPrompt(nn.Module):
         shape = (self.channels, self.image_size, self.image_size)
         return _paint(self.values.detach(), self.regions, shape)
 
+    def fingerprint(self) -> bytes:
+        """All that it does to a picture, as bytes to tell one prompt from another by."""
+        values = self.values.detach().cpu().contiguous().view(torch.uint8).numpy()
+        return f"{self.extra_repr()} {self.regions}".encode() + values.tobytes()
+
     def extra_repr(self) -> str:
         """The settings, for `print(prompt)`."""
         return (

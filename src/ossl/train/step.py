@@ -43,6 +43,8 @@ def train_step(
     size = torch.nn.utils.get_total_norm(gradients).to(loss) if gradients else 0.0
     finite = math.isfinite(float(loss + size))  # both are the same in every process
     if finite:
+        if phase.gradient == "normalised" and float(size) > 0:
+            torch._foreach_div_(gradients, float(size))
         optimiser.step()
         method.after_step(phase)
     else:
