@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ossl import bench
+from ossl.bench import step as bench
 from ossl.cli import main
 from ossl.config import Precision
 from ossl.errors import InputError
@@ -99,3 +99,31 @@ def test_a_baselines_step(method: str, pictures: int, capsys: pytest.CaptureFixt
     assert len(seen) == 1 + 2 * (bench.WARM_UP + 1)  # one to see what a step passes
     assert main(["bench", "step", "--method", method, "--steps", "1", *SMALL]) == 0
     assert f"{method}, {pictures} pictures a step" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("topic", ["fit", "score"])
+def test_whole_jobs_are_timed_against_their_network(
+    topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bench", topic, "--pictures", "60", "--image-size", "64", "--device", "cpu"]
+    assert main([*words, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["ratio"] == pytest.approx(result["seconds"] / result["floor_seconds"], rel=0.01)
+    told = ("bench", "pictures", "backbone", "image_size", "device")
+    assert [result[name] for name in told] == [topic, 60, "lite0", 64, "cpu"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("fit", "--backbone", "wrn-28-2"), "no pretrained weights"),
+        (("score", "--steps", "3"), "has no steps"),
+        (("step", "--pictures", "3"), "bench fit and bench score"),
+        (("fit", "--pictures", "0"), "above 0"),
+    ],
+)
+def test_what_cannot_be_measured(
+    words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *words]) == 2
+    assert says in capsys.readouterr().err

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from ossl.bench.verb import bench
 from ossl.command import run as run_command
 from ossl.config import Device, Precision, RunConfig, with_settings, with_value
 from ossl.errors import InputError, unknown_name
@@ -269,60 +268,6 @@ def evaluate(
         loaded = load_run(run, create_accelerator(cast(Device, where)), memory)
         metrics = loaded.evaluate(progress, data_root, truth, listed(unseen or ""), asked)
     print(json_text(metrics) if as_json else metrics_summary(metrics))
-
-
-def bench(
-    what: Word,
-    method: Name = None,
-    backbone: Name = None,
-    image_size: Number = None,
-    labelled_batch: Number = None,
-    pool_batch: Number = None,
-    steps: Number = None,
-    precision: PrecisionName = None,
-    device: DeviceName = None,
-    as_json: Json = False,
-) -> None:
-    """Measure this machine: a step of training against its network alone.
-
-    Example: ossl bench step --json
-
-    Example: ossl bench step --method openmatch
-
-    Args:
-        what: step is one step of training; of openprompt, of its stage 2.
-        method: What learns; `ossl list methods` shows them. Default: openprompt.
-        backbone: The encoder. Default: wrn-28-2.
-        image_size: Side of the pictures in pixels. Default: 32.
-        labelled_batch: Labelled pictures a step. Default: 64.
-        pool_batch: Pool pictures a step. Default: 128.
-        steps: Steps to time; the median counts. Default: 20.
-        precision: Of the frozen network's numbers. Default: auto.
-        device: Where to compute. Default: auto.
-        as_json: Print one JSON object.
-    """
-    one_of("bench topic", what, Literal["step"])
-    from ossl.baseline_presets import OPENPROMPT, baseline_of
-    from ossl.bench import bench_baseline_step, bench_step, bench_summary
-
-    sizes = {"image-size": image_size, "labelled-batch": labelled_batch, "pool-batch": pool_batch}
-    for name, value in sizes.items():
-        if value is not None and value < 1:
-            raise InputError(f"--{name} {value}: give a number above 0.")
-    learner = method or OPENPROMPT
-    measure: Callable[..., dict[str, Any]] = bench_step
-    if baseline_of(learner, None) is not None:
-        measure = partial(bench_baseline_step, learner)
-    result = measure(
-        backbone or "wrn-28-2",
-        image_size or 32,
-        labelled_batch or 64,
-        pool_batch or 128,
-        20 if steps is None else steps,
-        cast(Precision, one_of("precision", precision or "auto", Precision)),
-        cast(Device, one_of("device", device or "auto", Device)),
-    )
-    print(json.dumps(result) if as_json else bench_summary(result))
 
 
 def list_(what: Word) -> None:

@@ -13,7 +13,6 @@ from ossl.models.frozen import freeze
 
 MEASURED = 64  # pictures at most, after as many to warm up
 BACKWARD = 3  # a picture that is learnt from costs as much as so many that are only seen
-VIEWS = 2  # of a pool picture in a step: the teacher's and the student's
 # The fits in closed form, in products of two matrices of 1,024 rows and columns:
 FITS = 60.0
 FITS_PER_PICTURE = 0.045  # of the pool, up to MOST
@@ -33,7 +32,8 @@ def seconds_to_fit(
     seen = float(len(labelled) + len(pool))
     for stage in method.stages:
         for phase in stage.phases:
-            each = phase.plan.labelled + VIEWS * phase.plan.pool
+            plan = phase.plan
+            each = plan.labelled * len(plan.labelled_views) + plan.pool * len(plan.pool_views)
             seen += BACKWARD * stage.epochs * phase.steps * each
     fits = FITS + FITS_PER_PICTURE * min(len(pool), MOST)
     return seen / rate + fits * seconds_of_a_product()
