@@ -94,6 +94,34 @@ def test_a_pool_smaller_than_a_batch_is_refused(
     assert "fewer than a batch of 99" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "setting", "expected"),
+    [
+        ("mtc", "outlier_epochs=10", "leaves the classifier none"),
+        ("mtc", "temperature=0", "greater than 0"),
+        ("iomatch", "open_threshold=1.5", "less than or equal to 1"),
+        ("ssb", "detector_from=1", "leaves the outlier detectors no epoch"),
+        ("ssb", "negative_threshold=-0.1", "greater than or equal to 0"),
+    ],
+)
+def test_settings_of_which_nothing_can_come_are_refused(
+    name: str,
+    setting: str,
+    expected: str,
+    folders: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--labelled", f"{folders}/labelled", "--unlabelled", f"{folders}/pool", "--quiet"]
+    more = ["--out", f"{tmp_path}/run", "--set", f"baseline.{setting}"]
+    assert main(["fit", "--method", name, *words, *more]) == 2
+    err = capsys.readouterr().err
+    assert expected in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
 ONE_OF: dict[str, dict[str, Any]] = {
     "mtc": {"outlier_epochs": 1, "window": 1},
     "iomatch": {"projection": 8},

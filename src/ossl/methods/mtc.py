@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ossl.data.batches import Batch, Plan
+from ossl.errors import InputError
 from ossl.method_config import MTCConfig
 from ossl.methods.base import LogValues, MethodInfo, Phase, Scan
 from ossl.methods.baseline import Baseline
@@ -153,7 +154,7 @@ class MTC(Baseline):
         title="MTC",
         paper="Multi-Task Curriculum Framework for Open-Set Semi-Supervised Learning",
         year=2020,
-        trains="the encoder, a classifier, an outlier head and an outlier target for each picture",
+        trains="the encoder, a classifier and an outlier head",
     )
     settings: MTCConfig
     scores: SoftTargets | None = None
@@ -164,6 +165,12 @@ class MTC(Baseline):
 
     def new_heads(self, width: int, classes: int, seed: int) -> dict[str, nn.Module]:
         """A classifier, and one logit for outliers."""
+        first, epochs = self.settings.outlier_epochs, self.settings.epochs
+        if first >= epochs:
+            raise InputError(
+                f"baseline.outlier_epochs = {first} of {epochs} epochs leaves the classifier none; "
+                f"give --set baseline.outlier_epochs={epochs // 3}."
+            )
         return {
             "classifier": Head(width, classes, seed=seed),
             "outlier": Head(width, 1, seed=seed + 1),

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ossl.data.batches import Batch, Plan
+from ossl.errors import InputError
 from ossl.method_config import SSBConfig
 from ossl.methods.base import MethodInfo
 from ossl.methods.baseline import Baseline
@@ -69,7 +70,12 @@ class SSB(Baseline):
 
     def new_heads(self, width: int, classes: int, seed: int) -> dict[str, nn.Module]:
         """Two projections of two hidden layers, one to the classes and one to the detectors."""
-        hidden = self.settings.hidden
+        part, hidden = self.settings.detector_from, self.settings.hidden
+        if part == 1:
+            raise InputError(
+                "baseline.detector_from = 1 leaves the outlier detectors no epoch to learn in; "
+                "give less, such as --set baseline.detector_from=0.7."
+            )
         return {
             "classifier": MLP((width, hidden, hidden, classes), seed=seed),
             "detector": Detectors((width, hidden, hidden, 2 * classes), seed=seed + 1),
