@@ -347,7 +347,8 @@ class OpenPrompt(Method):
         if self.rounds is not None:
             self.rounds.take_tensors(kept)
         own = {name: kept.pop(name) for name in tensors if name.startswith(f"{CLASSIFIER}.")}
-        state = {name: kept.pop(name) for name in tensors if name.startswith(f"{TUNING}.")}
+        # Copied: memory of another alignment may be multiplied otherwise, by the last bit.
+        state = {n: kept.pop(n).clone() for n in tensors if n.startswith(f"{TUNING}.")}
         if self.tuning is not None:
             self.tuning.state = from_tensors(TuningState, state, TUNING)
         if own:
