@@ -47,7 +47,7 @@ def write_onnx(run: LoadedRun, path: Path) -> None:
 
     Input `pictures` is uint8 [batch, H, W, 3], RGB, of the run's size; any number of them.
     """
-    onnx = check_installed()
+    onnx, onnxscript = check_installed()
     method = run.method
     if compute_dtype(run.config.precision, run.accelerator.device) != torch.float32:
         config = replace(run.config, precision="fp32")
@@ -69,9 +69,17 @@ def write_onnx(run: LoadedRun, path: Path) -> None:
             graph, (example,), dynamic_shapes={INPUT: {0: batch}}, strict=False
         )
         program = torch.onnx.export(
-            traced, (), dynamo=True, input_names=[INPUT], output_names=list(OUTPUTS)
+            traced,
+            (),
+            dynamo=True,
+            input_names=[INPUT],
+            output_names=list(OUTPUTS),
+            optimize=False,
         )
-    assert program is not None
+        assert program is not None
+        # Its full optimiser takes longer than all the rest, and a runtime does the same on loading.
+        onnxscript.optimizer.fold_constants(program.model, onnx_shape_inference=False)
+        onnxscript.optimizer.remove_unused_nodes(program.model)
     model = program.model_proto
     entries = about(run) | {"config": public_config_text(run.config)}
     onnx.helper.set_model_props(model, entries)
@@ -80,17 +88,17 @@ def write_onnx(run: LoadedRun, path: Path) -> None:
     write_whole(path, lambda place: onnx.save_model(model, str(place)))
 
 
-def check_installed() -> Any:
-    """The package onnx, when everything an export needs is there."""
+def check_installed() -> tuple[Any, Any]:
+    """The packages onnx and onnxscript, which an export needs."""
     try:
         import onnx
-        import onnxscript  # noqa: F401 - torch needs it
+        import onnxscript.optimizer
     except ImportError as error:
         raise InputError(
             f"--format onnx needs a package that is not installed ({error.name}): "
             "pip install 'ossl[onnx]'"
         ) from error
-    return onnx
+    return onnx, onnxscript
 
 
 @contextlib.contextmanager
