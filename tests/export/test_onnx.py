@@ -110,6 +110,9 @@ def test_the_paper_recipe_in_onnx(
     assert str(fitted.labelled.parent) not in file.read_bytes().decode("latin-1")
     pictures = load(FlatFolder(fitted.pool), 32).take(list(range(18)))
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    assert [side.shape[0] for side in (*session.get_inputs(), *session.get_outputs())] == [
+        "batch"
+    ] * 4
     found = session.run(None, {"pictures": pictures.permute(0, 2, 3, 1).contiguous().numpy()})
     # In float32 whatever the run computes in; bf16 here is no nearer than its three digits.
     said_here = model.predict(fitted.pool)

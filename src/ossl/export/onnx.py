@@ -81,11 +81,21 @@ def write_onnx(run: LoadedRun, path: Path) -> None:
         onnxscript.optimizer.fold_constants(program.model, onnx_shape_inference=False)
         onnxscript.optimizer.remove_unused_nodes(program.model)
     model = program.model_proto
+    _name_batch(model.graph)
     entries = about(run) | {"config": public_config_text(run.config)}
     onnx.helper.set_model_props(model, entries)
     model.producer_name, model.doc_string = "ossl", str(graph.forward.__doc__)
     onnx.checker.check_model(model)
     write_whole(path, lambda place: onnx.save_model(model, str(place)))
+
+
+def _name_batch(graph: Any) -> None:
+    """None; calls the number of pictures `batch` throughout, where the tracer numbered it."""
+    drawn = graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for side in value.type.tensor_type.shape.dim:
+            if side.dim_param == drawn:
+                side.dim_param = "batch"
 
 
 def check_installed() -> tuple[Any, Any]:
