@@ -317,10 +317,10 @@ def views() -> None:
         one.enter(one.stages[1])
         one.eval()
     pictures = tiny.pool_pictures().data
-    one, both = (each.penultimate(pictures) for each in made)
+    single, both = (each.penultimate(pictures) for each in made)
     mirrored = made[0].penultimate(pictures.flip(3))
-    assert not torch.allclose(one, mirrored)
-    torch.testing.assert_close(both, (one + mirrored) / 2)
+    assert not torch.allclose(single, mirrored)
+    torch.testing.assert_close(both, (single + mirrored) / 2)
 
 
 CHECKS: dict[str, Callable[[], None]] = {
