@@ -22,6 +22,12 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
+def encoder_learnt(metrics: dict[str, Any]) -> bool:
+    """Whether some stage trained more than what is counted, which is the encoder."""
+    stages = (metrics.get("trainable_parameters_by_stage") or {}).values()
+    return max(stages, default=0) > metrics["trainable_parameters"]
+
+
 def metrics_summary(metrics: dict[str, Any]) -> str:
     """The figures of a run, a line each; what is unknown is left away."""
     trained, total = metrics["trainable_parameters"], metrics["total_parameters"]
@@ -55,7 +61,8 @@ def metrics_summary(metrics: dict[str, Any]) -> str:
         share,
         f"boundary                       outlier score above {metrics['threshold']:.4g}",
         f"{f'learnt {learnt}'.ljust(31)}{trained:,} of {total:,} parameters "
-        f"({100 * trained / total:.2f} %)",
+        f"({100 * trained / total:.2f} %)"
+        + ("; the encoder learnt too" if encoder_learnt(metrics) else ""),
     ]
     if metrics.get("remark"):
         lines.append(metrics["remark"])

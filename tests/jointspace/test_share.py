@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -12,6 +14,7 @@ from ossl.jointspace.share import (
     CAUTION,
     LEAST_HIDDEN,
     LEAST_PART,
+    hidden_auroc,
     outlier_share,
     share_interval,
 )
@@ -88,3 +91,16 @@ def test_equal_scores_and_one_pool_picture_give_a_share() -> None:
     assert outlier_share(same, same) == 0.0
     assert outlier_share(same, 2 * same) == 1.0
     assert share_interval(same, same[:1], 0.0) == (0.0, 0.0)
+
+
+@examples
+@given(seeds, st.integers(1, 20), st.integers(1, 20))
+def test_hidden_auroc_is_the_loop(seed: int, n: int, m: int) -> None:
+    scores = normal(n + m, seed=seed).float().mul(2).round()  # with ties
+    hidden, pool = scores[:n], scores[n:]
+    wins = sum((p > h) + 0.5 * (p == h) for p in pool.tolist() for h in hidden.tolist())
+    assert hidden_auroc(hidden, pool) == pytest.approx(wins / (n * m))
+
+
+def test_nothing_hidden_has_no_auroc() -> None:
+    assert math.isnan(hidden_auroc(torch.empty(0), torch.ones(3)))

@@ -149,7 +149,9 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert same(made, again)
 
 
-@pytest.mark.parametrize("views", [("bare", "prompted"), VIEWS])
+@pytest.mark.parametrize(
+    "views", [("bare", "prompted"), pytest.param(VIEWS, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("every", [0.0, 1e9], ids=["each epoch saved", "stages' ends saved"])
 def test_stopped_after_each_epoch(tmp_path: Path, views: tuple[View, ...], every: float) -> None:
     uninterrupted = run(tmp_path / "whole", tuned(views=views))

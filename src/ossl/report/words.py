@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ossl.summary import percent
+from ossl.summary import encoder_learnt, percent
 
 Figure = tuple[str, str, str]  # name, value, what it means
 
@@ -65,7 +65,8 @@ def figures(metrics: dict[str, Any]) -> list[Figure]:
     rows.append(("boundary", threshold, "a picture with a higher outlier score is put aside"))
     trained, total = metrics["trainable_parameters"], metrics["total_parameters"]
     learnt = f"{trained:,} of {total:,} ({100 * trained / max(total, 1):.2f} %)"
-    rows.append(("numbers learnt", learnt, "beside the encoder"))
+    beside = "beside the encoder" + (", which learnt too" if encoder_learnt(metrics) else "")
+    rows.append(("numbers learnt", learnt, beside))
     if metrics.get("seconds") is not None:
         rows.append(("time", f"{metrics['seconds']:,.0f} s", "for the fit, start to end"))
     return rows

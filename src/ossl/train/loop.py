@@ -18,6 +18,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from ossl.compute import keep_freed_memory
 from ossl.data.batches import Batches, Share
 from ossl.data.store import Pictures
 from ossl.methods.base import Method, Phase, Stage
@@ -60,6 +61,8 @@ def train(
 ) -> None:
     """Train `method` through all its stages; with `resume`, from the newest checkpoint on."""
     method.to(accelerator.device)
+    if any(stage.epochs for stage in method.stages):
+        keep_freed_memory(accelerator.device)
 
     # 1. Where to start. Without a checkpoint a resumed run is one that starts again.
     checkpoint = latest_checkpoint(run / "checkpoints") if resume else None
