@@ -25,7 +25,7 @@ def percent(value: float | None) -> str:
 def encoder_learnt(metrics: dict[str, Any]) -> bool:
     """Whether some stage trained more than what is counted, which is the encoder."""
     stages = (metrics.get("trainable_parameters_by_stage") or {}).values()
-    return max(stages, default=0) > metrics["trainable_parameters"]
+    return bool(max(stages, default=0) > metrics["trainable_parameters"])
 
 
 def metrics_summary(metrics: dict[str, Any]) -> str:

@@ -317,17 +317,10 @@ def views() -> None:
         one.enter(one.stages[1])
         one.eval()
     pictures = tiny.pool_pictures().data
-<<<<<<< HEAD
     bare, both = (each.penultimate(pictures) for each in made)
     mirrored = made[0].penultimate(pictures.flip(3))
     assert not torch.allclose(bare, mirrored)
     torch.testing.assert_close(both, (bare + mirrored) / 2)
-=======
-    single, both = (each.penultimate(pictures) for each in made)
-    mirrored = made[0].penultimate(pictures.flip(3))
-    assert not torch.allclose(single, mirrored)
-    torch.testing.assert_close(both, (single + mirrored) / 2)
->>>>>>> budgets
 
 
 CHECKS: dict[str, Callable[[], None]] = {
