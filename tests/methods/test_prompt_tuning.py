@@ -46,7 +46,7 @@ def alike(monkeypatch: pytest.MonkeyPatch) -> None:
     def grey(labels: list[int], seed: int = 0, size: int = tiny.SIZE) -> MemoryPictures:
         plain = colourful([-1] * len(labels), seed, size)
         made = colourful(labels, seed, size)
-        mixed = (0.97 * plain.data.float() + 0.03 * made.data.float()).round().to(torch.uint8)
+        mixed = (0.9 * plain.data.float() + 0.1 * made.data.float()).round().to(torch.uint8)
         made.data = mixed
         return made
 
