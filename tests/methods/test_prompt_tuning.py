@@ -263,7 +263,7 @@ def test_what_does_not_pay_is_taken_back(pays: bool) -> None:
 
 
 def test_with_too_few_labels_the_prompt_stays_as_it_is() -> None:
-    tuning = PromptTuning(("bare", "prompted"), tiny.CLASSES, seed=0)
+    tuning = PromptTuning(VIEWS, tiny.CLASSES, seed=0)
     labels = torch.arange(3).repeat(10)
     features, sure = torch.randn(30, 4), 9 * torch.eye(3).repeat(10, 1)
     noted = tuning.start(features, labels, features, torch.ones(30), sure)

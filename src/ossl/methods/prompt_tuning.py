@@ -215,6 +215,8 @@ class PromptTuning:
         labels, heads = scan.labels, self.state.heads
         learnt = len(self.pool_choice) > 0
         rivals = [c for c in self.candidates if learnt or not set(c) & set(PROMPTED)]
+        if heads is None:  # nobody to judge by, so not a pass more
+            rivals = rivals[:1]
         figures: list[tuple[float, float]] = []
         values = LogValues()
         for place, (labelled, pool) in enumerate(self._averaged(rivals, made, scan)):
@@ -234,6 +236,8 @@ class PromptTuning:
         if not learnt:
             values["note"] = "the prompt has learnt nothing, for too few pictures are sure"
         for views, (accuracy, auroc) in zip(rivals, figures, strict=True):
+            if heads is None:
+                break
             name = "_".join(views)
             values |= {f"referee_accuracy_{name}": accuracy, f"referee_auroc_{name}": auroc}
         return values | {"views": ", ".join(self.views)}
