@@ -19,7 +19,7 @@ from ossl.models.frozen import FrozenBackbone
 from ossl.models.prompt import prompt_parameter_count, prompt_size_for
 from ossl.presets import demo_config, preset_config
 from ossl.reproduce.results import run_hash
-from tests.methods.test_prompt_tuning import SCHEDULE, alike, tuned
+from tests.methods.test_prompt_tuning import EACH, SCHEDULE, alike, tuned
 from tests.shapes import make_folders
 from tests.train.runs import run
 
@@ -69,7 +69,7 @@ def test_the_cost_is_what_a_run_takes(
     monkeypatch.setattr(FrozenBackbone, "forward", counting)
     schedule = replace(SCHEDULE, flip=flip)
     made = run(tmp_path, tuned(schedule, views=views))
-    cost = fit_cost(made.recipe, schedule, labelled=12, pool=31)
+    cost = fit_cost(made.recipe, schedule, labelled=3 * EACH, pool=31)
     assert (seen[False], seen[True]) == (cost.forward, cost.backward)
 
 
@@ -131,7 +131,7 @@ def test_a_budget_that_does_not_fit_is_one_line(
 def test_a_fit_by_the_real_command(
     budget: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    labelled, pool, truth = make_folders(tmp_path, labelled=6, known=8, junk=8)
+    labelled, pool, truth = make_folders(tmp_path, labelled=28, known=8, junk=8)
     out = tmp_path / "run"
     words = ["--labelled", str(labelled), "--unlabelled", str(pool), "--out", str(out)]
     words += ["--image-size", "32", "--budget", budget, "--cache", str(tmp_path / "cache")]
@@ -139,13 +139,13 @@ def test_a_fit_by_the_real_command(
         words += ["--set", f"schedule.{setting}"]
     assert main(["fit", *words]) == 0
     shown = capsys.readouterr().out
-    assert "the prompt is" in shown
+    assert "the prompt is used" in shown or "the prompt is tuned" in shown
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["budget"] == budget
     assert metrics["remark"] in shown
     lines = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
     (end,) = (x for x in lines if x["event"] == "begin" and x["stage"] == "pool")
-    assert "hidden_auroc_bare" in end
+    assert "referee_auroc_bare" in end
     # The tuned prompt is the run's own, and whoever judges the run again sees it the same way.
     assert "prompt.values" in read_tensors(out / "model.safetensors")
     assert main(["evaluate", str(out), "--truth", str(truth), "--json"]) == 0

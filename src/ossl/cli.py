@@ -127,7 +127,8 @@ def fit(
         method: What learns; `ossl list methods` shows them. Default: openprompt.
         recipe: Of openprompt: default, which is ours, or paper, the published method to the letter.
         budget: Of the default recipe: fast sees every picture once; balanced also tunes a prompt
-            and sees every picture twice, best tunes longer and sees it four times. Default: fast.
+            and sees every picture three times, best tunes longer and sees it four times. What does
+            not pay on your labelled pictures is left away. Default: fast.
         backbone: The encoder; `ossl list backbones` shows them. Default: lite0, or the preset's.
         weights: The encoder's weights, a safetensors file.
         image_size: Side of the pictures in pixels. Default: the backbone's or the preset's.

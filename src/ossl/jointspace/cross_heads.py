@@ -1,7 +1,8 @@
 """Two linear heads, each fitted on one half of the labelled pictures to judge the other half.
 
 What a head says of pictures that it was fitted on is too good; what it says of the other half is
-how well its features serve for pictures to come.
+how well its features serve for pictures to come. Whatever learns from that, though, makes it too
+good in its turn: so some pictures, the referees, are in neither half and are learnt from by nobody.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from ossl.jointspace.folds import assign_folds
 from ossl.jointspace.linear_head import fit_linear_head
 
 HALVES = 2
+REFEREE = -1  # in place of a half
+ONE_IN = 4  # labelled pictures is a referee
+LEAST_REFEREES = 20  # fewer cannot tell better from worse
 TEMPERATURES = (-0.5, 3.5, 41)  # tried, as powers of ten
 
 
@@ -23,7 +27,7 @@ TEMPERATURES = (-0.5, 3.5, 41)  # tried, as powers of ten
 class CrossHeads:
     """Two linear heads with the half of the labelled pictures that each was fitted on."""
 
-    side: Tensor  # int64 [n], 0 or 1: in which head's fit a labelled picture was
+    side: Tensor  # int64 [n], 0 or 1: in which head's fit a labelled picture was; or REFEREE
     weight: Tensor  # [2, K, D], divided by the temperature like the bias
     bias: Tensor  # [2, K]
     shrinkage: tuple[float, float]
@@ -61,9 +65,10 @@ def fit_cross_heads(
         torch.stack([head.bias for head in fitted]),
         (fitted[0].shrinkage, fitted[1].shrinkage),
     )
-    said = heads.unseen(features, torch.arange(len(features)))
+    judged = (side != REFEREE).nonzero().squeeze(1)
+    said = heads.unseen(features[judged], judged)
     tried = torch.logspace(*TEMPERATURES)
-    losses = torch.stack([F.cross_entropy(said / t, labels) for t in tried])
+    losses = torch.stack([F.cross_entropy(said / t, labels[judged]) for t in tried])
     best = tried[int(losses.argmin())]
     return CrossHeads(
         side.to(device),
@@ -83,23 +88,34 @@ def tuning_losses(
 ) -> dict[str, Tensor]:
     """Return the two cross-entropies of features under the prompt.
 
-    `index` says which labelled pictures they are of. The pool's is by the mean logits of both
-    heads, for neither has seen it.
+    `index` says which labelled pictures they are of; referees among them do not count. The pool's
+    is by the mean logits of both heads, for neither has seen it.
     """
     said = heads.unseen(labelled, index)
+    counts = (heads.side[index] != REFEREE).float()
+    total = counts.sum().clamp_min(1)
+    loss = F.cross_entropy(said, labels, reduction="none")
     return {
-        "labelled_loss": F.cross_entropy(said, labels),
+        "labelled_loss": (loss * counts).sum() / total,
         "pseudo_loss": F.cross_entropy(heads.both(pool).mean(dim=0), pseudo),
-        "labelled_accuracy": (said.argmax(dim=1) == labels).float().mean(),
+        "labelled_accuracy": ((said.argmax(dim=1) == labels) * counts).sum() / total,
     }
 
 
 def draw_sides(labels: Tensor, classes: int, seed: int) -> Tensor | None:
-    """Return a half, 0 or 1, for every labelled picture, even over classes, int64 [n].
+    """Return a half, 0 or 1, or `REFEREE` for every labelled picture, even over classes, int64 [n].
 
-    None where a half would lack a class, or have no more pictures than classes to learn from.
+    None where there are too few: of referees, or of a class for either half.
     """
-    counts = torch.bincount(labels, minlength=classes)
-    if int(counts.min()) < HALVES or len(labels) // HALVES <= classes:
+    generator = torch.Generator().manual_seed(seed)
+    labels = labels.cpu()
+    side = torch.full_like(labels, REFEREE)
+    others = (assign_folds(labels, ONE_IN, generator) != 0).nonzero().squeeze(1)
+    if len(labels) - len(others) < LEAST_REFEREES:
         return None
-    return assign_folds(labels.cpu(), HALVES, torch.Generator().manual_seed(seed))
+    if int(torch.bincount(labels[others], minlength=classes).min()) < HALVES:
+        return None
+    side[others] = assign_folds(labels[others], HALVES, generator)
+    if min(int((side == half).sum()) for half in range(HALVES)) <= classes:
+        return None
+    return side

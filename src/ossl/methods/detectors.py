@@ -83,9 +83,9 @@ class Detector(nn.Module, ABC):
         """How likely each feature is a known picture's; 0 or 1 for a detector that says no more."""
         return (~self.detect(features)).float()
 
-    @property
-    def hidden_auroc(self) -> float:
-        """AUROC of labelled pictures hidden in the pool against it; NaN where none were hidden."""
+    def fresh_auroc(self, labelled: Tensor, labels: Tensor, pool: Tensor, fresh: Tensor) -> float:
+        """AUROC of fresh known features against the pool, by a fit without them; NaN: unknown."""
+        del labelled, labels, pool, fresh
         return float("nan")
 
     @abstractmethod

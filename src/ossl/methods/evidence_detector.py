@@ -82,12 +82,11 @@ class EvidenceDetector(Detector):
         """The scores of raw features that were fitted on the same labelled pictures and pool."""
         return {} if self.simple is None else self.simple(features)
 
-    @property
-    def hidden_auroc(self) -> float:
-        """AUROC of labelled pictures hidden in the pool against it."""
-        if self.space is None:
-            return float("nan")
-        return hidden_auroc(self.space.known_scores, self.space.pool_scores)
+    def fresh_auroc(self, labelled: Tensor, labels: Tensor, pool: Tensor, fresh: Tensor) -> float:
+        """AUROC of fresh known features against the pool, by a space fitted without them."""
+        labelled, labels, pool, fresh = (t.cpu() for t in (labelled, labels, pool, fresh))
+        space = fit_stacked_space(labelled, labels, pool, self.settings)
+        return hidden_auroc(space.outlier_score(fresh.float()), space.pool_scores)
 
     def tensors(self) -> dict[str, Tensor]:
         """The whole joint space, and the simple scores."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ossl.config import RecipeConfig, RunConfig, ScheduleConfig, View
 from ossl.data.batches import Batch
-from ossl.jointspace.kernel_head import KernelHead, fit_kernel_head
+from ossl.jointspace.kernel_head import KernelHead
 from ossl.jointspace.marks import Marks
 from ossl.jointspace.simple import logit_scores
 from ossl.jointspace.state import from_tensors, to_tensors
@@ -32,7 +32,9 @@ from ossl.methods.openprompt_parts import (
     OUTLIERS,
     STUDENT,
     new_detector,
+    new_kernel_head,
     new_prompt,
+    referee_figures,
     two_stages,
 )
 from ossl.methods.prompt_tuning import TUNING, PromptTuning, TuningState, check_views
@@ -322,10 +324,11 @@ class OpenPrompt(Method):
         """Whether a tuned prompt is used, and why."""
         return None if self.tuning is None else self.tuning.remark
 
-    def figures(self) -> tuple[float, float]:
-        """Held-out accuracy and the AUROC of hidden labelled pictures, of what is fitted now."""
-        right = None if self.fitted_head is None else self.fitted_head.held_out_accuracy
-        return float("nan") if right is None else right, self.detector.hidden_auroc
+    def figures(
+        self, labelled: Tensor, labels: Tensor, pool: Tensor, referees: Tensor
+    ) -> tuple[float, float]:
+        """The referees' accuracy, and their AUROC against the pool, by fits without them."""
+        return referee_figures(self.detector, self.classes, labelled, labels, pool, referees)
 
     @property
     def outlier_share_interval(self) -> tuple[float, float] | None:
@@ -396,16 +399,10 @@ class OpenPrompt(Method):
     def _fit_head(
         self, labelled: Tensor, labels: Tensor, pool: Tensor, fair: Tensor | None
     ) -> LogValues:
-        device, known = labelled.device, self.detector.known_probability(pool)
-        # On the CPU like the joint space: the solves are small, wherever the features are.
-        labelled, labels, pool, known = (t.cpu() for t in (labelled, labels, pool, known))
-        marked = 0
-        if self.marks is not None:
-            marked = self.marks.known_count
-            known[self.marks.rows] = (~self.marks.outlying).to(known)
-        fair = None if fair is None else fair.cpu()
-        fitted = fit_kernel_head(labelled, labels, self.classes, pool, known, fair, marked=marked)
-        tensors = {name: value.to(device) for name, value in to_tensors(fitted).items()}
+        fitted = new_kernel_head(
+            self.detector, self.classes, labelled, labels, pool, fair, self.marks
+        )
+        tensors = {name: value.to(labelled.device) for name, value in to_tensors(fitted).items()}
         self.fitted_head = from_tensors(KernelHead, tensors)
         values: LogValues = {"pool_part_in_classifier": fitted.pool_part}
         if fitted.held_out_accuracy is not None:

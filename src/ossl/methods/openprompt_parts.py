@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from ossl.config import PromptConfig, RecipeConfig, ScheduleConfig
 from ossl.data.batches import Plan
+from ossl.jointspace.kernel_head import KernelHead, fit_kernel_head
+from ossl.jointspace.marks import Marks
 from ossl.methods.base import Phase, Stage
 from ossl.methods.detectors import CircleDetector, Detector, DiscriminatorDetector
 from ossl.methods.evidence_detector import EvidenceDetector
@@ -84,3 +88,42 @@ def new_prompt(settings: PromptConfig, image_size: int, seed: int) -> VisualProm
         start=settings.start,
         seed=seed,
     )
+
+
+def new_kernel_head(
+    detector: Detector,
+    classes: int,
+    labelled: Tensor,
+    labels: Tensor,
+    pool: Tensor,
+    fair: Tensor | None = None,
+    marks: Marks | None = None,
+) -> KernelHead:
+    """The classifier in closed form of these features, on the CPU like the joint space.
+
+    The solves are small, wherever the features are. `fair` are labelled pictures that the encoder
+    has not learnt by label; of what a person marked, the known are the last labelled ones.
+    """
+    known = detector.known_probability(pool)
+    labelled, labels, pool, known = (t.cpu() for t in (labelled, labels, pool, known))
+    marked = 0
+    if marks is not None:
+        marked = marks.known_count
+        known[marks.rows] = (~marks.outlying).to(known)
+    fair = None if fair is None else fair.cpu()
+    return fit_kernel_head(labelled, labels, classes, pool, known, fair, marked=marked)
+
+
+def referee_figures(
+    detector: Detector,
+    classes: int,
+    labelled: Tensor,
+    labels: Tensor,
+    pool: Tensor,
+    referees: Tensor,
+) -> tuple[float, float]:
+    """The referees' accuracy, and their AUROC against the pool, by fits without them."""
+    others, fresh = (labelled[~referees], labels[~referees], pool), labelled[referees]
+    fitted = new_kernel_head(detector, classes, *others)
+    right = fitted(fresh.cpu()).argmax(dim=1) == labels[referees].cpu()
+    return float(right.float().mean()), detector.fresh_auroc(*others, fresh)

@@ -6,8 +6,9 @@
    and on the pool's likely known pictures with a sure pseudo-label by both. Every step has the same
    length but for a cosine. After each epoch the heads are fitted anew.
 3. Features are then the mean over views, and everything is fitted on them again. They are taken
-   where labelled pictures held out are named no worse, and labelled pictures hidden in the pool
-   stand out from it no worse, than with fewer views.
+   where the referees, labelled pictures that the prompt has not learnt from, are named no worse by
+   a classifier fitted on the others, and stand out no worse from the pool by a joint space fitted
+   on the others, than with fewer views.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ossl.config import RecipeConfig, ScheduleConfig, View
 from ossl.data.batches import Batch, Plan
 from ossl.errors import InputError
 from ossl.jointspace.cross_heads import (
+    REFEREE,
     CrossHeads,
     draw_sides,
     fit_cross_heads,
@@ -94,8 +96,8 @@ class Choice:
     """Which views were taken, and the two figures of every candidate that it was decided by."""
 
     taken: int
-    accuracy: list[float]  # fraction of held-out labelled pictures that are named rightly
-    auroc: list[float]  # of labelled pictures hidden in the pool, against the pool
+    accuracy: list[float]  # fraction of the referees that are named rightly
+    auroc: list[float]  # of the referees against the pool
 
     @classmethod
     def of(cls, figures: Sequence[tuple[float, float]]) -> Choice:
@@ -130,8 +132,10 @@ class Fits(Protocol):
     def fit(self, labelled: Tensor, labels: Tensor, pool: Tensor) -> LogValues:
         """The values to log after fitting everything on these features."""
 
-    def figures(self) -> tuple[float, float]:
-        """Held-out accuracy and the AUROC of hidden labelled pictures, of what is fitted now."""
+    def figures(
+        self, labelled: Tensor, labels: Tensor, pool: Tensor, referees: Tensor
+    ) -> tuple[float, float]:
+        """The referees' accuracy, and their AUROC against the pool, by fits without them."""
 
     def joint_space(self) -> dict[str, Tensor]:
         """What is fitted now."""
@@ -199,40 +203,49 @@ class PromptTuning:
             return {}
         heads = fit_cross_heads(labelled, labels, self.classes, heads.side, heads.shrinkage)
         self.state.heads = heads
-        said = heads.unseen(labelled, torch.arange(len(labels), device=labels.device))
-        right = (said.argmax(dim=1) == labels).float().mean()
+        judged = (heads.side != REFEREE).nonzero().squeeze(1)
+        said, truth = heads.unseen(labelled[judged], judged), labels[judged]
         return {
-            "cross_entropy": float(F.cross_entropy(said, labels)),
-            "cross_accuracy": float(right),
+            "cross_entropy": float(F.cross_entropy(said, truth)),
+            "cross_accuracy": float((said.argmax(dim=1) == truth).float().mean()),
         }
 
     def choose(self, made: Fits, scan: Scan) -> LogValues:
         """The values to log after fitting on every candidate's features and taking the best."""
+        labels, heads = scan.labels, self.state.heads
         learnt = len(self.pool_choice) > 0
         rivals = [c for c in self.candidates if learnt or not set(c) & set(PROMPTED)]
-        figures, values, taken = [made.figures()], LogValues(), 0
-        for labelled, pool in self._averaged(rivals, made, scan):
+        if heads is None:  # nobody to judge by, so not a pass more
+            rivals = rivals[:1]
+        figures: list[tuple[float, float]] = []
+        values = LogValues()
+        for place, (labelled, pool) in enumerate(self._averaged(rivals, made, scan)):
             before = made.joint_space()
-            found = made.fit(labelled, scan.labels, pool)
-            figures.append(made.figures())
-            best = Choice.of(figures).taken
-            if best == taken:
-                made.load_joint_space(before)
+            # The first is fitted already: what is learnt from was chosen by it.
+            found = made.fit(labelled, labels, pool) if place else values
+            unknown = (float("nan"), float("nan"))
+            figures.append(
+                made.figures(labelled, labels, pool, heads.side == REFEREE) if heads else unknown
+            )
+            if Choice.of(figures).taken == place:
+                values = found
             else:
-                taken, values = best, found
+                made.load_joint_space(before)
         self.bare = None
         self.state = TuningState(None, None, Choice.of(figures))
         if not learnt:
             values["note"] = "the prompt has learnt nothing, for too few pictures are sure"
         for views, (accuracy, auroc) in zip(rivals, figures, strict=True):
+            if heads is None:
+                break
             name = "_".join(views)
-            values |= {f"held_out_accuracy_{name}": accuracy, f"hidden_auroc_{name}": auroc}
+            values |= {f"referee_accuracy_{name}": accuracy, f"referee_auroc_{name}": auroc}
         return values | {"views": ", ".join(self.views)}
 
     def _averaged(
         self, rivals: list[tuple[View, ...]], made: Fits, scan: Scan
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """The features for every candidate after the first; each view is worked out once."""
+        """The features for every candidate; each view is worked out once."""
 
         def one(view: View) -> tuple[Tensor, Tensor]:
             def encode(pictures: Tensor) -> Tensor:
@@ -242,7 +255,7 @@ class PromptTuning:
 
         seen: tuple[View, ...] = ()
         labelled = pool = torch.empty(0)
-        for views in rivals[1:]:
+        for views in rivals:
             if not seen or not set(seen) <= set(views):
                 seen = views[:1]
                 bare = self.bare if seen == ("bare",) else None
@@ -268,8 +281,8 @@ class PromptTuning:
             other = figures[Choice.of(figures[:-1]).taken]
             said = "used" if choice.taken == len(figures) - 1 else "tuned, but not used"
             said += (
-                f": held-out labelled pictures {100 * other[0]:.1f} % right without and "
-                f"{100 * figures[-1][0]:.1f} % with it, AUROC of hidden ones in the pool "
+                f": labelled pictures kept from it are {100 * other[0]:.1f} % right without and "
+                f"{100 * figures[-1][0]:.1f} % with it, their AUROC against the pool is "
                 f"{100 * other[1]:.1f} % and {100 * figures[-1][1]:.1f} %"
             )
         also = "; pictures are seen in the mirror, too" if set(self.views) & set(MIRRORED) else ""
