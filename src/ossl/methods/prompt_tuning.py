@@ -233,8 +233,12 @@ class PromptTuning:
                 made.load_joint_space(before)
         self.bare = None
         self.state = TuningState(None, None, Choice.of(figures))
-        if not learnt:
-            values["note"] = "the prompt has learnt nothing, for too few pictures are sure"
+        if heads is None:
+            values["note"] = (
+                "the prompt has learnt nothing: there are too few labels to judge it by"
+            )
+        elif not learnt:
+            values["note"] = "the prompt has learnt nothing: no picture of the pool is sure enough"
         for views, (accuracy, auroc) in zip(rivals, figures, strict=True):
             if heads is None:
                 break
