@@ -6,6 +6,8 @@ import time
 
 import torch
 
+from ossl.budgets import fit_cost
+from ossl.config import RunConfig
 from ossl.data.store import Pictures
 from ossl.methods.base import Method
 from ossl.models.backbone import Backbone
@@ -17,6 +19,7 @@ BACKWARD = 3  # a picture that is learnt from costs as much as so many that are 
 FITS = 60.0
 FITS_PER_PICTURE = 0.045  # of the pool, up to MOST
 MOST = 20_000
+VIEWS_COMPARED = 4  # fits of a budget above fast: of each choice of views, and of the one taken
 
 
 def seconds_to_fit(
@@ -26,16 +29,30 @@ def seconds_to_fit(
     pool: Pictures,
     device: torch.device,
     dtype: torch.dtype,
+    config: RunConfig | None = None,
 ) -> float:
-    """The seconds that training takes from here, roughly; features remembered save some of it."""
+    """The seconds that training takes from here, roughly; features remembered save some of it.
+
+    `config` says where everything is looked at several times: a budget compares views, and rounds
+    begin with a pass.
+    """
     rate = pictures_per_second(encoder, pool, device, dtype)
-    seen = float(len(labelled) + len(pool))
+    count, fits = float(len(labelled) + len(pool)), FITS
+    fits += FITS_PER_PICTURE * min(len(pool), MOST)
+    seen = count
+    if config is not None and config.baseline is None:
+        if config.schedule.tuning_epochs:
+            cost = fit_cost(config.recipe, config.schedule, len(labelled), len(pool))
+            times = VIEWS_COMPARED * fits * seconds_of_a_product()
+            return cost.passes / rate + times
+        if any(stage.hill for stage in method.stages):
+            seen += count * config.schedule.rounds
+            fits *= 1 + config.schedule.rounds
     for stage in method.stages:
         for phase in stage.phases:
             plan = phase.plan
             each = plan.labelled * len(plan.labelled_views) + plan.pool * len(plan.pool_views)
             seen += BACKWARD * stage.epochs * phase.steps * each
-    fits = FITS + FITS_PER_PICTURE * min(len(pool), MOST)
     return seen / rate + fits * seconds_of_a_product()
 
 

@@ -120,7 +120,7 @@ def fit(
         method.heed(task.marks)
     if accelerator.is_main_process and not resume:
         seconds = seconds_to_fit(
-            method, encoder, task.labelled, task.pool, accelerator.device, dtype
+            method, encoder, task.labelled, task.pool, accelerator.device, dtype, config
         )
         less = "; less where --cache remembers" if memory is not None and memory.folder else ""
         progress.say(f"this takes {in_words(seconds)} on this machine{less}")
