@@ -107,23 +107,7 @@ def bench_step(
 
         spent = _in_turn({"step": step, "floor": floor}, steps, accelerator.device)
         journal.close()
-    middle = {name: statistics.median(times) for name, times in spent.items()}
-    ratios = [a / b for a, b in zip(spent["step"], spent["floor"], strict=True)]
-    return {
-        "bench": "step",
-        "ratio": round(statistics.median(ratios), 4),
-        "step_seconds": round(middle["step"], 5),
-        "floor_seconds": round(middle["floor"], 5),
-        "pool_pictures_per_second": round(pool_batch / middle["step"], 1),
-        "steps": steps,
-        "backbone": backbone,
-        "image_size": image_size,
-        "labelled_batch": labelled_batch,
-        "pool_batch": pool_batch,
-        "precision": str(dtype).removeprefix("torch."),
-        "device": str(accelerator.device),
-        "threads": torch.get_num_threads(),
-    }
+    return _figures(spent, config, accelerator.device, dtype, steps, None)
 
 
 def bench_baseline_step(
@@ -203,23 +187,41 @@ def bench_baseline_step(
 
         spent = _in_turn({"step": step, "floor": floor}, steps, accelerator.device)
         journal.close()
+    return _figures(spent, config, accelerator.device, dtype, steps, pictures)
+
+
+def _figures(
+    spent: dict[str, list[float]],
+    config: RunConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    steps: int,
+    pictures: int | None,
+) -> dict[str, Any]:
+    """What was measured; `pictures` are those of a baseline's step, None for openprompt's."""
     middle = {name: statistics.median(times) for name, times in spent.items()}
     ratios = [a / b for a, b in zip(spent["step"], spent["floor"], strict=True)]
-    return {
+    batches = config.schedule if config.baseline is None else config.baseline
+    result: dict[str, Any] = {
         "bench": "step",
-        "method": method_name,
+        "method": config.method,
         "ratio": round(statistics.median(ratios), 4),
         "step_seconds": round(middle["step"], 5),
         "floor_seconds": round(middle["floor"], 5),
-        "pictures": pictures,
-        "pictures_per_second": round(pictures / middle["step"], 1),
+    }
+    if pictures is None:
+        result["pool_pictures_per_second"] = round(batches.pool_batch / middle["step"], 1)
+    else:
+        result["pictures"] = pictures
+        result["pictures_per_second"] = round(pictures / middle["step"], 1)
+    return result | {
         "steps": steps,
-        "backbone": backbone,
-        "image_size": image_size,
-        "labelled_batch": labelled_batch,
-        "pool_batch": pool_batch,
+        "backbone": config.backbone.name,
+        "image_size": config.backbone.image_size,
+        "labelled_batch": batches.labelled_batch,
+        "pool_batch": batches.pool_batch,
         "precision": str(dtype).removeprefix("torch."),
-        "device": str(accelerator.device),
+        "device": str(device),
         "threads": torch.get_num_threads(),
     }
 
