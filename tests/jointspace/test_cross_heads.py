@@ -57,6 +57,14 @@ def test_sides_are_even_over_classes_and_of_the_seed() -> None:
     assert not torch.equal(side, draw_sides(labels, CLASSES, seed=4))  # type: ignore[arg-type]
 
 
+def test_what_a_person_picked_is_no_referee() -> None:
+    labels = torch.arange(120) % CLASSES
+    side = draw_sides(labels, CLASSES, seed=3, picked=30)
+    assert side is not None
+    assert int((side[:90] == REFEREE).sum()) in range(20, 26)
+    assert not (side[90:] == REFEREE).any()
+
+
 @pytest.mark.parametrize("labels", [[0, 1, 2] * 20, [0, 1] * 100 + [2], [0, 1] * 100])
 def test_too_few_labels_have_no_sides(labels: list[int]) -> None:
     assert draw_sides(torch.tensor(labels), CLASSES, seed=0) is None

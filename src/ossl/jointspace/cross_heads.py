@@ -102,15 +102,19 @@ def tuning_losses(
     }
 
 
-def draw_sides(labels: Tensor, classes: int, seed: int) -> Tensor | None:
+def draw_sides(labels: Tensor, classes: int, seed: int, picked: int = 0) -> Tensor | None:
     """Return a half, 0 or 1, or `REFEREE` for every labelled picture, even over classes, int64 [n].
 
-    None where there are too few: of referees, or of a class for either half.
+    None where there are too few: of referees, or of a class for either half. The last `picked`
+    pictures were picked by a person, are no fair draw of their classes and so no referees.
     """
     generator = torch.Generator().manual_seed(seed)
     labels = labels.cpu()
     side = torch.full_like(labels, REFEREE)
-    others = (assign_folds(labels, ONE_IN, generator) != 0).nonzero().squeeze(1)
+    fold = torch.ones_like(labels)
+    fair = len(labels) - picked
+    fold[:fair] = assign_folds(labels[:fair], ONE_IN, generator)
+    others = (fold != 0).nonzero().squeeze(1)
     if len(labels) - len(others) < LEAST_REFEREES:
         return None
     if int(torch.bincount(labels[others], minlength=classes).min()) < HALVES:

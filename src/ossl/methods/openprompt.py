@@ -143,7 +143,8 @@ class OpenPrompt(Method):
             labelled, pool = self._scan_features(scan)
             values = self.fit(labelled, scan.labels, pool)
             known, logits = self.detector.known_probability(pool), self.logits(pool)
-            return values | self.tuning.start(labelled, scan.labels, pool, known, logits)
+            picked = 0 if self.marks is None else self.marks.known_count
+            return values | self.tuning.start(labelled, scan.labels, pool, known, logits, picked)
         if stage.name != "pool":
             return {}
         if self.trains_encoder:

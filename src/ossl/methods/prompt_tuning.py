@@ -169,14 +169,23 @@ class PromptTuning:
         return (self.state.pseudo >= 0).nonzero().squeeze(1).cpu()
 
     def start(
-        self, labelled: Tensor, labels: Tensor, pool: Tensor, known: Tensor, logits: Tensor
+        self,
+        labelled: Tensor,
+        labels: Tensor,
+        pool: Tensor,
+        known: Tensor,
+        logits: Tensor,
+        picked: int = 0,
     ) -> LogValues:
-        """The values to log after choosing what to learn from, by fits on bare features."""
+        """The values to log after choosing what to learn from, by fits on bare features.
+
+        The last `picked` labelled pictures are what a person marked.
+        """
         self.bare = (labelled, pool)
         confidence, pseudo = logits.softmax(dim=1).max(dim=1)
         used = (known > LIKELY_KNOWN) & (confidence > SURE)
         self.state.pseudo = torch.where(used, pseudo, -1)
-        side = draw_sides(labels, self.classes, self.seed)
+        side = draw_sides(labels, self.classes, self.seed, picked)
         if side is None:
             return {"note": "too few labels to judge a prompt by; it stays as it is"}
         self.state.heads = fit_cross_heads(labelled, labels, self.classes, side)
