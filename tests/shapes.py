@@ -17,6 +17,7 @@ JUNK = "stripes"
 TINY = (
     "schedule.labelled_epochs=1",
     "schedule.labelled_steps=2",
+    "schedule.round_steps=2",
     "schedule.pool_epochs=1",
     "schedule.pool_steps=2",
     "schedule.outlier_steps=1",

@@ -108,7 +108,7 @@ def test_whole_jobs_are_timed_against_their_network(
     words = ["bench", topic, "--pictures", "60", "--image-size", "64", "--device", "cpu"]
     assert main([*words, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["ratio"] == pytest.approx(result["seconds"] / result["floor_seconds"], rel=0.01)
+    assert result["ratio"] == pytest.approx(result["seconds"] / result["floor_seconds"], rel=0.03)
     told = ("bench", "pictures", "backbone", "image_size", "device")
     assert [result[name] for name in told] == [topic, 60, "lite0", 64, "cpu"]
 

@@ -103,6 +103,8 @@ def test_without_an_option_nothing_is_arranged(
         "predictions.csv",
         "predictions.parquet",
         "rejected_files.csv",
+        "report.html",
+        "report.json",
     ]
 
 

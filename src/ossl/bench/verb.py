@@ -25,7 +25,7 @@ def bench(
     device: DeviceName = None,
     as_json: Json = False,
 ) -> None:
-    """Measure this machine: what a command does against what the network alone must do.
+    """Measure this machine: a command's work against its network's alone.
 
     Example: ossl bench step --json
 
