@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ossl.baseline_presets import baseline_of
-from ossl.compute import compute_dtype, create_accelerator
+from ossl.compute import compute_dtype, create_accelerator, keep_freed_memory
 from ossl.config import (
     BackboneConfig,
     Device,
@@ -58,6 +58,7 @@ def bench_step(
     if steps < 1:
         raise InputError(f"--steps {steps}: at least one step is needed to time one.")
     accelerator = create_accelerator(device)
+    keep_freed_memory(accelerator.device)  # as the training loop does
     dtype = compute_dtype(precision, accelerator.device)
     schedule = ScheduleConfig(labelled_batch=labelled_batch, pool_batch=pool_batch)
     config = RunConfig(
@@ -129,6 +130,7 @@ def bench_baseline_step(
     if steps < 1:
         raise InputError(f"--steps {steps}: at least one step is needed to time one.")
     accelerator = create_accelerator(device)
+    keep_freed_memory(accelerator.device)  # as the training loop does
     dtype = compute_dtype(precision, accelerator.device)
     settings = baseline_of(method_name, "full")
     assert settings is not None
