@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import nn
+from accelerate import Accelerator
+from torch import Tensor, nn
 
 from ossl.baseline_presets import baseline_of
 from ossl.compute import compute_dtype, create_accelerator, keep_freed_memory
@@ -29,6 +30,7 @@ from ossl.data.batches import Batches
 from ossl.data.store import load
 from ossl.errors import InputError
 from ossl.methods import create_encoder, create_method
+from ossl.methods.base import Phase, Stage
 from ossl.methods.baseline import Baseline
 from ossl.methods.openprompt import OpenPrompt
 from ossl.train.distributed import DataScan
@@ -97,17 +99,10 @@ def bench_step(
         pictures = student.detach().requires_grad_()
         torch.autograd.grad(net(pictures).sum(), pictures)
 
-    with TemporaryDirectory() as folder:
-        journal = Journal(Path(folder), tensorboard=False)
+    def take() -> dict[str, Tensor]:
+        return train_step(method, next(batches), phase, optimiser, accelerator, stage)[0]
 
-        where = {"stage": stage.name, "phase": phase.name, "rate": phase.learning_rate}
-
-        def step() -> None:
-            losses, _ = train_step(method, next(batches), phase, optimiser, accelerator, stage)
-            log_step(journal, where, 1, [losses], accelerator)
-
-        spent = _in_turn({"step": step, "floor": floor}, steps, accelerator.device)
-        journal.close()
+    spent = _timed(take, floor, steps, stage, phase, accelerator)
     return _figures(spent, config, accelerator.device, dtype, steps, None)
 
 
@@ -179,17 +174,32 @@ def bench_baseline_step(
                 if learns:
                     torch.autograd.grad(features.sum(), weights)
 
+    def take() -> dict[str, Tensor]:
+        return train_step(method, next(batches), phase, optimiser, accelerator, stage)[0]
+
+    spent = _timed(take, floor, steps, stage, phase, accelerator)
+    return _figures(spent, config, accelerator.device, dtype, steps, pictures)
+
+
+def _timed(
+    take: Callable[[], dict[str, Tensor]],
+    floor: Callable[[], None],
+    steps: int,
+    stage: Stage,
+    phase: Phase,
+    accelerator: Accelerator,
+) -> dict[str, list[float]]:
+    """The seconds of steps, each logged as the training loop does, and of the floor, in turn."""
+    where = {"stage": stage.name, "phase": phase.name, "rate": phase.learning_rate}
     with TemporaryDirectory() as folder:
         journal = Journal(Path(folder), tensorboard=False)
-        where = {"stage": stage.name, "phase": phase.name, "rate": phase.learning_rate}
 
         def step() -> None:
-            losses, _ = train_step(method, next(batches), phase, optimiser, accelerator, stage)
-            log_step(journal, where, 1, [losses], accelerator)
+            log_step(journal, where, 1, [take()], accelerator)
 
         spent = _in_turn({"step": step, "floor": floor}, steps, accelerator.device)
         journal.close()
-    return _figures(spent, config, accelerator.device, dtype, steps, pictures)
+    return spent
 
 
 def _figures(

@@ -21,7 +21,7 @@ from ossl.methods.baseline import Baseline
 from ossl.methods.one_vs_all import inlier_probability, one_vs_all_loss
 from ossl.models.head import Head, OneVsAllHead
 from ossl.models.mlp import MLP
-from ossl.train.distributed import from_all_processes
+from ossl.processes import from_all_processes
 
 RECENT = "recent_batch_means"  # the name of what distribution alignment has to remember
 

@@ -26,7 +26,7 @@ from ossl.method_config import MTCConfig
 from ossl.methods.base import LogValues, MethodInfo, Phase, Scan
 from ossl.methods.baseline import Baseline
 from ossl.models.head import Head
-from ossl.train.distributed import from_all_processes
+from ossl.processes import from_all_processes
 
 OTSU_BINS = 256  # skimage's `threshold_otsu`, which the official code calls
 

@@ -24,14 +24,6 @@ def mean_over_processes(values: Tensor, world: int) -> Tensor:
     return total / world
 
 
-def from_all_processes(values: Tensor) -> Tensor:
-    """The rows of all processes, one process after another; every process has as many."""
-    if not (dist.is_available() and dist.is_initialized()):
-        return values
-    together: Tensor = gather(values.contiguous())
-    return together
-
-
 def sync_gradients(parameters: list[nn.Parameter], loss: Tensor, world: int) -> Tensor:
     """The loss averaged over processes, as the gradients then are too, in one exchange."""
     if world == 1:
